@@ -1,0 +1,156 @@
+//! Writes the code of a tool.
+
+use crate::args::{Options, Parameter, Signature, doc_text};
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+use syn::ext::IdentExt;
+use syn::{Error, FnArg, ItemFn, Result, Type};
+
+/// The function unchanged, and beside it a type of the same name that implements `Tool`.
+pub(crate) fn expand(options: TokenStream, function: TokenStream) -> Result<TokenStream> {
+    let options = Options::parse(options)?;
+    let mut function: ItemFn = syn::parse2(function)?;
+    let signature = Signature::parse(&function)?;
+    let description = doc_text(&function.attrs);
+    if description.is_empty() {
+        return Err(Error::new_spanned(
+            &function.sig.ident,
+            "a tool needs a doc comment: it is what the model reads",
+        ));
+    }
+    strip_parameter_attributes(&mut function);
+    let tool = Expansion { options, signature, description, function: &function };
+    let (definition, implementation) = (tool.definition(), tool.implementation());
+    Ok(quote! { #function #definition #implementation })
+}
+
+/// The compiler refuses doc comments on parameters; they have served their purpose.
+fn strip_parameter_attributes(function: &mut ItemFn) {
+    for input in &mut function.sig.inputs {
+        if let FnArg::Typed(typed) = input {
+            typed.attrs.clear();
+        }
+    }
+}
+
+struct Expansion<'a> {
+    options: Options,
+    signature: Signature,
+    description: String,
+    function: &'a ItemFn,
+}
+
+impl Expansion<'_> {
+    fn name(&self) -> &Ident {
+        &self.function.sig.ident
+    }
+
+    fn state(&self) -> Option<&Type> {
+        self.signature.parameters.iter().find_map(|parameter| match parameter {
+            Parameter::State(ty) => Some(&**ty),
+            _ => None,
+        })
+    }
+
+    /// A braced struct lives in the type namespace only, so it may share the function's name.
+    fn definition(&self) -> TokenStream {
+        let (visibility, name) = (&self.function.vis, self.name());
+        let docs = format!("The tool made of the function `{name}`.");
+        let state = self.state().map(|ty| quote! { state: #ty, });
+        quote! {
+            #[doc = #docs]
+            #[allow(non_camel_case_types)]
+            #visibility struct #name {
+                spec: ::agentkit_agent::ToolSpec,
+                #state
+            }
+        }
+    }
+
+    /// Inside an anonymous constant, so that `Arguments` meets no other item of that name.
+    fn implementation(&self) -> TokenStream {
+        let (arguments, constructor, call, name) =
+            (self.arguments(), self.constructor(), self.call(), self.name());
+        quote! {
+            const _: () = {
+                #arguments
+
+                impl #name {
+                    #constructor
+                }
+
+                impl ::agentkit_agent::Tool for #name {
+                    fn spec(&self) -> &::agentkit_agent::ToolSpec {
+                        &self.spec
+                    }
+
+                    #call
+                }
+            };
+        }
+    }
+
+    fn arguments(&self) -> TokenStream {
+        let fields = self.signature.parameters.iter().filter_map(|parameter| match parameter {
+            Parameter::Argument { name, ty, docs } => Some(quote! { #(#docs)* #name: #ty, }),
+            _ => None,
+        });
+        quote! {
+            #[derive(::agentkit_agent::serde::Deserialize, ::agentkit_agent::schemars::JsonSchema)]
+            #[serde(crate = "::agentkit_agent::serde", deny_unknown_fields)]
+            #[schemars(crate = "::agentkit_agent::schemars")]
+            struct Arguments { #(#fields)* }
+        }
+    }
+
+    fn constructor(&self) -> TokenStream {
+        let tool_name = self.options.name.clone().unwrap_or_else(|| self.name().unraw().to_string());
+        let (description, mutates) = (&self.description, self.options.mutates);
+        let (parameter, field) = match self.state() {
+            Some(ty) => (quote! { state: #ty }, quote! { state, }),
+            None => (quote! {}, quote! {}),
+        };
+        quote! {
+            /// Builds the tool.
+            pub fn tool(#parameter) -> Self {
+                Self {
+                    spec: ::agentkit_agent::ToolSpec {
+                        name: ::std::string::String::from(#tool_name),
+                        description: ::std::string::String::from(#description),
+                        parameters: ::agentkit_agent::schema::of::<Arguments>(),
+                        mutates: #mutates,
+                    },
+                    #field
+                }
+            }
+        }
+    }
+
+    fn call(&self) -> TokenStream {
+        let function = self.name();
+        let values = self.signature.parameters.iter().map(|parameter| match parameter {
+            Parameter::Context => quote! { context },
+            Parameter::State(_) => quote! { &self.state },
+            Parameter::Argument { name, .. } => quote! { arguments.#name },
+        });
+        let call = quote! { #function(#(#values),*) };
+        let result = if self.signature.fallible {
+            quote! { #call.map(::std::convert::Into::into).map_err(::std::convert::Into::into) }
+        } else {
+            quote! { ::std::result::Result::Ok(::std::convert::Into::into(#call)) }
+        };
+        let used = self.signature.parameters.iter().any(|p| matches!(p, Parameter::Argument { .. }));
+        let binding = if used { format_ident!("arguments") } else { format_ident!("_arguments") };
+        quote! {
+            fn call(
+                &self,
+                context: &::agentkit_agent::Context,
+                arguments: ::agentkit_agent::serde_json::Value,
+            ) -> ::std::result::Result<::agentkit_agent::ToolOutput, ::agentkit_agent::ToolError> {
+                let _ = context;
+                let #binding: Arguments = ::agentkit_agent::schema::arguments(arguments)?;
+                #result
+            }
+        }
+    }
+}

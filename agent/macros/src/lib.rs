@@ -1,0 +1,26 @@
+//! The `#[tool]` attribute of agentkit-agent: a plain function becomes a tool that a model can call.
+
+mod args;
+mod expand;
+
+use proc_macro::TokenStream;
+
+/// Makes a tool of a function.
+///
+/// The function stays as it is, and a type of the same name appears beside it: `calculator::tool()` builds the tool.
+///
+/// * The doc comment (up to its first heading) is the description, the doc comment of a parameter is the parameter's.
+/// * The JSON schema is derived from the parameters: a type needs `serde::Deserialize` and `schemars::JsonSchema`.
+///   `Option<T>` is optional, everything else is required.
+/// * A parameter that is a reference is not an argument: `&Context` is the context of the call, another reference is
+///   the tool's state, which `tool(state)` takes by value. Each may appear once, before the arguments.
+/// * The function returns `Result<T, ToolError>` or a plain `T`, where `T` is anything that goes into a `ToolOutput`,
+///   for instance a `String`. The return type has to be *written* as `Result<...>` to be taken as one.
+/// * `#[tool(mutates)]` marks a tool that changes something: a dry run refuses it.
+/// * `#[tool(name = "other-name")]` gives the tool another name than the function's.
+///
+/// Receivers, generics, `async`, patterns and `impl Trait` cannot be expressed and are compile errors.
+#[proc_macro_attribute]
+pub fn tool(options: TokenStream, function: TokenStream) -> TokenStream {
+    expand::expand(options.into(), function.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}

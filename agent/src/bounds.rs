@@ -1,0 +1,106 @@
+//! What a run may use up, and what the model is told when it has.
+
+use std::time::Duration;
+
+/// The bounds of one run. Each is always in force; there is no "unlimited".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Calls of the model. An answer on the last one counts; tool calls on the last one are not run, since the model
+    /// could never read their results.
+    pub max_steps: usize,
+    /// Tokens of all prompts and replies together. Where the endpoint does not report them, a quarter of the bytes
+    /// sent and received is used instead: an estimate, never zero.
+    pub max_tokens: u64,
+    /// Wall-clock time of the run. It also is the deadline of each call of the model and of each tool.
+    pub wall: Duration,
+    /// How often one call may return the same result before the run stops. The last result within the limit carries a
+    /// warning. Zero counts as one.
+    pub repeat_limit: usize,
+    /// Bytes of one tool result. Of a longer one the model reads head and tail, and a note with the sizes.
+    pub max_result_bytes: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds {
+            max_steps: 20,
+            max_tokens: 1_000_000,
+            wall: Duration::from_secs(300),
+            repeat_limit: 3,
+            max_result_bytes: 16 << 10,
+        }
+    }
+}
+
+/// Why a call is not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotRun {
+    Steps,
+    Tokens,
+    Wall,
+    Repeated,
+    /// The same call was already answered with the advice in this very reply.
+    Twin,
+    Cancelled,
+    /// The reply was cut for the reason named.
+    Cut(String),
+    Declined,
+}
+
+impl Bounds {
+    /// What the model reads as the result of a call that is not run.
+    pub(crate) fn message(&self, why: &NotRun) -> String {
+        match why {
+            NotRun::Steps => {
+                format!("not run: the limit of {} is reached", count(self.max_steps, "model call"))
+            }
+            NotRun::Tokens => format!("not run: the budget of {} tokens is used up", self.max_tokens),
+            NotRun::Wall => format!("not run: the time budget of {} is used up", seconds(self.wall)),
+            NotRun::Repeated => {
+                "not run: the same call has kept returning the same result, so the run stops here".to_owned()
+            }
+            NotRun::Twin => {
+                "not run: the same call in this reply has just returned the same result again".to_owned()
+            }
+            NotRun::Cancelled => "not run: the run was cancelled".to_owned(),
+            NotRun::Cut(reason) => {
+                format!(
+                    "not run: the reply was cut ({reason}), so its calls may be incomplete; make a shorter call"
+                )
+            }
+            NotRun::Declined => "not run: the reply was a refusal".to_owned(),
+        }
+    }
+
+    /// What is appended to the last result that [`Bounds::repeat_limit`] allows.
+    pub(crate) fn advice(&self) -> String {
+        let times = count(self.repeat_limit.max(1), "time");
+        format!(
+            "[This call with the same arguments has returned the same result {times}. Once more stops the run: \
+             change the arguments, use another tool, or answer with what you have.]"
+        )
+    }
+}
+
+fn count(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_the_bound_and_its_size() {
+        let bounds = Bounds { max_steps: 1, wall: Duration::from_millis(1500), ..Bounds::default() };
+        assert_eq!(bounds.message(&NotRun::Steps), "not run: the limit of 1 model call is reached");
+        assert_eq!(bounds.message(&NotRun::Wall), "not run: the time budget of 1.5 s is used up");
+        assert_eq!(bounds.message(&NotRun::Tokens), "not run: the budget of 1000000 tokens is used up");
+        assert!(bounds.message(&NotRun::Cut("length".to_owned())).contains("length"));
+        assert!(bounds.advice().contains("3 times"));
+    }
+}

@@ -1,0 +1,72 @@
+//! An agent runtime that cannot run away: a model acts through tools inside a bounded loop.
+//!
+//! Three promises. Every call of a model gets exactly one result, whatever happens to it. Arguments are checked on
+//! the raw JSON text before a tool runs, and what is wrong comes back as a result the model can act on. And every run
+//! ends within its [`Bounds`].
+//!
+//! ```
+//! use agentkit_agent::model::scripted::{Scripted, Turn};
+//! use agentkit_agent::{Agent, Registry, StopReason, tool};
+//! use serde_json::json;
+//!
+//! /// Counts how often a letter occurs in a text.
+//! #[tool]
+//! fn count_letter(
+//!     /// The text to look through.
+//!     text: String,
+//!     /// The letter to count.
+//!     letter: char,
+//! ) -> String {
+//!     text.chars().filter(|c| *c == letter).count().to_string()
+//! }
+//!
+//! let mut registry = Registry::new();
+//! registry.add(count_letter::tool())?;
+//! let model = Scripted::new(
+//!     "example",
+//!     vec![
+//!         Turn::call("count_letter", json!({"text": "strawberry", "letter": "r"})),
+//!         Turn::answer("There are {last}."),
+//!     ],
+//! );
+//! let trajectory = Agent::new(model, registry).run("How many r are in strawberry?");
+//! assert_eq!(trajectory.stop, StopReason::Answered);
+//! assert_eq!(trajectory.answer.as_deref(), Some("There are 3."));
+//! # Ok::<(), agentkit_agent::RegistryError>(())
+//! ```
+
+// The code that `#[tool]` writes names this crate, also when it is used inside of it.
+extern crate self as agentkit_agent;
+
+mod bounds;
+mod clip;
+mod clock;
+pub mod context;
+mod driver;
+mod json;
+pub mod model;
+mod nearest;
+mod registry;
+mod repeat;
+mod run;
+pub mod schema;
+mod shape;
+pub mod tool;
+pub mod tools;
+pub mod trajectory;
+mod validate;
+
+pub use agentkit_macros::tool;
+pub use bounds::Bounds;
+pub use clock::{Clock, SystemClock};
+pub use context::{AgentEvent, Cancel, Context, EventSink, NoEvents};
+pub use driver::Agent;
+pub use model::{Model, ModelError, ModelErrorKind};
+pub use registry::{Registry, RegistryError};
+pub use run::{Next, Run};
+pub use shape::SchemaError;
+pub use tool::{Tool, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+pub use trajectory::{CallRecord, Step, StopReason, Trajectory};
+
+// For the code that `#[tool]` writes, and so that a user's argument types derive from the same versions.
+pub use {schemars, serde, serde_json};

@@ -1,0 +1,135 @@
+//! What a model is: something that answers a conversation with text or tool calls.
+
+#[cfg(feature = "openai")]
+pub mod openai;
+#[cfg(feature = "openai")]
+pub mod retry;
+pub mod scripted;
+mod unparsed;
+pub mod wire;
+
+use crate::context::Context;
+use crate::tool::ToolSpec;
+
+/// A language model, or something that stands in for one.
+pub trait Model: Send + Sync {
+    /// The name used in reports.
+    fn name(&self) -> &str;
+
+    /// Answers the conversation so far.
+    fn reply(&self, context: &Context, request: &Request<'_>) -> Result<Reply, ModelError>;
+}
+
+impl<M: Model + ?Sized> Model for &M {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn reply(&self, context: &Context, request: &Request<'_>) -> Result<Reply, ModelError> {
+        (**self).reply(context, request)
+    }
+}
+
+impl<M: Model + ?Sized> Model for Box<M> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn reply(&self, context: &Context, request: &Request<'_>) -> Result<Reply, ModelError> {
+        (**self).reply(context, request)
+    }
+}
+
+/// What the model is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The conversation so far, the system text first if there is one.
+    pub messages: &'a [Message],
+    /// The tools on offer.
+    pub tools: &'a [ToolSpec],
+}
+
+/// One entry of a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// Standing instructions.
+    System(String),
+    /// What the user says.
+    User(String),
+    /// What the model said.
+    Assistant(Reply),
+    /// The result of one call.
+    Tool {
+        /// The id of the call it answers.
+        call_id: String,
+        /// Result or error text.
+        text: String,
+        /// Whether the call failed.
+        is_error: bool,
+    },
+}
+
+/// One reply of a model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reply {
+    /// The text, empty if there is none.
+    pub text: String,
+    /// The calls, in order. The loop makes each id unique in the run, also where a model left it out.
+    pub calls: Vec<ToolCall>,
+    /// Why the model stopped.
+    pub finish: Finish,
+    /// Tokens of prompt and reply together, if the endpoint said so.
+    pub tokens: Option<u64>,
+    /// Thinking that is not part of the answer.
+    pub reasoning: Option<String>,
+}
+
+/// Why a model ended its reply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Finish {
+    /// It was done, or wants its calls run.
+    #[default]
+    Done,
+    /// The reply was cut by a length limit or a filter: its calls must not be run.
+    Cut(String),
+    /// It declined.
+    Refused,
+}
+
+/// A call that a model asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolCall {
+    /// Unique in the run.
+    pub id: String,
+    /// The tool's name, as the model wrote it.
+    pub name: String,
+    /// The arguments as raw JSON text, as the model wrote them.
+    pub arguments: String,
+}
+
+/// Why a model could not be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    /// What kind of failure.
+    pub kind: ModelErrorKind,
+    /// What failed, on what, and what to do. Never holds a key.
+    pub message: String,
+}
+
+impl ModelError {
+    /// A failure of no special kind.
+    pub fn new(message: impl Into<String>) -> Self {
+        ModelError { kind: ModelErrorKind::Other, message: message.into() }
+    }
+}
+
+/// What a run makes of a model's failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ModelErrorKind {
+    /// The model cannot be asked.
+    #[default]
+    Other,
+    /// The conversation no longer fits: asking the same again is useless.
+    ContextOverflow,
+}

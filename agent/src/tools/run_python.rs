@@ -1,0 +1,69 @@
+//! Python in a sandbox.
+
+use crate::context::Context;
+use crate::tool;
+use crate::tool::{ToolError, ToolErrorKind, ToolOutput};
+use agentkit_client::{Error, Outcome, Sandbox};
+use serde_json::{Value, json};
+
+/// Runs a Python 3 program in a sandbox and returns what it prints. Each call starts anew: nothing is kept between
+/// calls, and there is no network. Use print() for everything you want to see.
+// It counts as changing something, since a sandbox can be given a directory of the host to work in.
+#[tool(mutates)]
+pub fn python(
+    context: &Context,
+    sandbox: &Sandbox,
+    /// The source of the program.
+    code: String,
+) -> Result<ToolOutput, ToolError> {
+    let outcome = run(context, sandbox, code).map_err(|error| not_run(&error))?;
+    let (text, details) = (text(&outcome), details(&outcome));
+    if outcome.success() {
+        let text = if text.is_empty() { "(no output)".to_owned() } else { text };
+        return Ok(ToolOutput { text, details });
+    }
+    let message = format!("the program failed: {}\n{text}", outcome.describe());
+    Err(ToolError { kind: ToolErrorKind::Failed, message: message.trim_end().to_owned(), details })
+}
+
+/// The program gets the sandbox's time limit or the time that is left of the run, whichever is shorter.
+fn run(context: &Context, sandbox: &Sandbox, code: String) -> Result<Outcome, Error> {
+    let command = sandbox.code("python", code)?.cancel(context.cancel());
+    match context.remaining() {
+        Some(left) if left < sandbox.wall() => command.wall(left).run(),
+        _ => command.run(),
+    }
+}
+
+/// Whose fault it is has to be plain: these words can never come from a program.
+fn not_run(error: &Error) -> ToolError {
+    let message = match error {
+        Error::Unavailable(_) => {
+            format!("nothing was run, and no other program will run here either: {error}")
+        }
+        _ => format!("nothing was run: {error}"),
+    };
+    ToolError::failed(message)
+}
+
+/// What it printed, errors last. The streams say themselves what they leave out.
+fn text(outcome: &Outcome) -> String {
+    let (stdout, stderr) = (outcome.stdout.text(), outcome.stderr.text());
+    match (stdout.trim_end(), stderr.trim_end()) {
+        (_, "") => stdout.trim_end().to_owned(),
+        ("", stderr) => format!("stderr:\n{stderr}"),
+        (stdout, stderr) => format!("{stdout}\nstderr:\n{stderr}"),
+    }
+}
+
+/// The sandbox's report; a call without one never reached the sandbox.
+fn details(outcome: &Outcome) -> Value {
+    json!({
+        "ended": outcome.ended.ended_by,
+        "attempts": outcome.ended.attempts,
+        "usage": outcome.ended.usage,
+        "limits_reached": outcome.ended.limits_reached,
+        "mechanism": outcome.started.mechanism,
+        "capabilities": outcome.started.capabilities,
+    })
+}

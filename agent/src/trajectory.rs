@@ -1,0 +1,81 @@
+//! What happened in a run, step by step.
+
+use crate::model::{Reply, ToolCall};
+use crate::tool::{ToolError, ToolOutput};
+use std::time::Duration;
+
+/// The whole of one run.
+#[derive(Clone, Debug)]
+pub struct Trajectory {
+    /// What the user asked.
+    pub prompt: String,
+    /// One entry for each reply of the model, in order.
+    pub steps: Vec<Step>,
+    /// Why the run ended.
+    pub stop: StopReason,
+    /// The final text, if the model gave one.
+    pub answer: Option<String>,
+    /// Tokens used, prompts and replies together, if the endpoint reported them for every reply. Unknown is not zero.
+    pub tokens: Option<u64>,
+    /// Wall-clock time of the run.
+    pub elapsed: Duration,
+}
+
+impl Trajectory {
+    /// Every call with its result, in order.
+    pub fn calls(&self) -> impl Iterator<Item = &CallRecord> {
+        self.steps.iter().flat_map(|step| &step.calls)
+    }
+
+    /// Replies that called at least one tool.
+    pub fn tool_steps(&self) -> usize {
+        self.steps.iter().filter(|step| !step.calls.is_empty()).count()
+    }
+}
+
+/// One reply and what came of its calls.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The model's reply.
+    pub reply: Reply,
+    /// Exactly one record for each call of the reply, in the order of the calls.
+    pub calls: Vec<CallRecord>,
+}
+
+/// One call and its result.
+#[derive(Clone, Debug)]
+pub struct CallRecord {
+    /// The call as the model made it.
+    pub call: ToolCall,
+    /// The result as the model saw it.
+    pub result: Result<ToolOutput, ToolError>,
+    /// How long the tool ran.
+    pub elapsed: Duration,
+}
+
+/// Why a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// The model answered.
+    Answered,
+    /// The model ended its turn with neither text nor a call.
+    NoAnswer,
+    /// The model declined.
+    Refused,
+    /// The model's text was cut by a length limit or a filter, named here: half an answer is none.
+    Cut(String),
+    /// The conversation no longer fits the model's context window.
+    ContextOverflow(String),
+    /// `max_steps` replies without an answer.
+    MaxSteps,
+    /// The token budget is used up.
+    MaxTokens,
+    /// The wall-clock budget is used up.
+    WallClock,
+    /// The same call with the same result, again after the model was told.
+    Looped,
+    /// The caller cancelled.
+    Cancelled,
+    /// The model could not be asked, or its reply could not be read.
+    ModelFailed(String),
+}

@@ -1,0 +1,43 @@
+//! Asking the helper what this host enforces.
+
+use crate::error::host;
+use crate::link::{Link, Turn};
+use crate::locate::Helper;
+use agentkit_protocol::{Capabilities, Event, Failure};
+use std::time::{Duration, Instant};
+
+/// How long the helper may take to try the complete path.
+const DEADLINE: Duration = Duration::from_secs(2);
+/// A probe has no output: this is for the last words of a helper that dies.
+const OUTPUT_CAP: usize = 8 << 10;
+
+/// What this host enforces. A helper that cannot be asked is an answer too: nothing is enforced, for that reason.
+pub(crate) fn probe(helper: &Helper) -> Capabilities {
+    ask(helper).unwrap_or_else(Capabilities::unavailable)
+}
+
+fn ask(helper: &Helper) -> Result<Capabilities, Failure> {
+    let mut link = Link::open(helper, &["--probe", "--client"], Vec::new(), None, OUTPUT_CAP)?;
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        match link.turn(deadline, None)? {
+            Turn::Moved | Turn::Cancelled => {}
+            Turn::Deadline => {
+                return Err(host("probe", format!("no answer within {} s", DEADLINE.as_secs())));
+            }
+            Turn::Closed => return Err(link.died()),
+            Turn::Event(event) => {
+                link.finish();
+                return answer(*event);
+            }
+        }
+    }
+}
+
+fn answer(event: Event) -> Result<Capabilities, Failure> {
+    match event {
+        Event::Capabilities(capabilities) => Ok(capabilities),
+        Event::Failed(failure) => Err(failure),
+        other => Err(host("probe", format!("the helper spoke out of turn: {other:?}"))),
+    }
+}

@@ -1,0 +1,267 @@
+//! How commands are confined.
+
+use crate::capabilities::probe;
+use crate::command::{Command, bytes};
+use crate::error::{Error, host, policy};
+use crate::locate::Helper;
+use crate::outcome::Outcome;
+use agentkit_protocol::{
+    Bytes, Capabilities, Control, Failure, FailureKind, Level, Limits, Policy, Watch, WorkDir,
+};
+use std::ffi::OsStr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// What [`SandboxBuilder::strict`] insists on.
+const STRICT: [Control; 2] = [Control::NetworkBlocked, Control::FilesystemConfined];
+const DEFAULT_OUTPUT_CAP: usize = 256 << 10;
+const LEAST_OUTPUT_CAP: usize = 1 << 10;
+
+/// A way to confine commands. Cheap to clone; every run is a jail of its own.
+#[derive(Clone, Debug)]
+pub struct Sandbox {
+    host: Arc<Host>,
+    /// The policy of every run, but for the command.
+    template: Policy,
+    output_cap: usize,
+}
+
+/// The helper, and what it answered when it was asked what it enforces.
+#[derive(Debug)]
+struct Host {
+    helper: Helper,
+    capabilities: OnceLock<Capabilities>,
+}
+
+impl Sandbox {
+    /// A sandbox with the default limits, a scratch work dir and no requirements, to be changed.
+    pub fn builder() -> SandboxBuilder {
+        SandboxBuilder {
+            helper: Helper::default(),
+            template: Policy::new([] as [Bytes; 0]),
+            output_cap: DEFAULT_OUTPUT_CAP,
+        }
+    }
+
+    /// What this host enforces, control by control. Asked once, by setting up a jail; later calls get the same answer,
+    /// and so does every variation of this sandbox. Where no jail can be had, [`Capabilities::failure`] says why.
+    pub fn capabilities(&self) -> &Capabilities {
+        self.host.capabilities.get_or_init(|| probe(&self.host.helper))
+    }
+
+    /// The wall-clock limit of every run that sets none of its own.
+    pub fn wall(&self) -> Duration {
+        Duration::from_millis(self.template.limits.wall_ms)
+    }
+
+    /// The same sandbox with other limits.
+    pub fn with_limits(&self, limits: Limits) -> Sandbox {
+        let template = Policy { limits, ..self.template.clone() };
+        Sandbox { template, ..self.clone() }
+    }
+
+    /// The same sandbox with other attempts to watch for.
+    pub fn with_watch(&self, watch: Watch) -> Sandbox {
+        let template = Policy { watch, ..self.template.clone() };
+        Sandbox { template, ..self.clone() }
+    }
+
+    /// The command `argv`, ready to run. A name without a slash is looked up in `PATH`.
+    pub fn command<A: AsRef<OsStr>>(&self, argv: impl IntoIterator<Item = A>) -> Command<'_> {
+        let argv = argv.into_iter().map(|argument| bytes(argument.as_ref())).collect();
+        Command::new(&self.host.helper, Policy { argv, ..self.template.clone() }, self.output_cap)
+    }
+
+    /// `source` as a command, ready to run. Languages: `python` (as `python3 -B /tmp/main.py`) and `sh`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for any other language.
+    pub fn code(&self, language: &str, source: impl Into<Vec<u8>>) -> Result<Command<'_>, Error> {
+        match language {
+            "python" => Ok(self.command(["python3", "-B", "/tmp/main.py"]).file("main.py", source)),
+            "sh" => Ok(self.command(["sh", "/tmp/main.sh"]).file("main.sh", source)),
+            _ => {
+                Err(policy("language", format!("no interpreter for {language:?}"), "known: python, sh")
+                    .into())
+            }
+        }
+    }
+
+    /// Runs `source` and waits for the end: [`Sandbox::code`] and [`Command::run`].
+    pub fn run_code(&self, language: &str, source: impl Into<Vec<u8>>) -> Result<Outcome, Error> {
+        self.code(language, source)?.run()
+    }
+
+    /// Runs `argv` and waits for the end: [`Sandbox::command`] and [`Command::run`].
+    pub fn run<A: AsRef<OsStr>>(&self, argv: impl IntoIterator<Item = A>) -> Result<Outcome, Error> {
+        self.command(argv).run()
+    }
+}
+
+/// Makes a [`Sandbox`].
+#[derive(Clone, Debug)]
+#[must_use = "call build()"]
+pub struct SandboxBuilder {
+    helper: Helper,
+    template: Policy,
+    output_cap: usize,
+}
+
+impl SandboxBuilder {
+    /// Which program confines the commands.
+    pub fn helper(mut self, helper: Helper) -> Self {
+        self.helper = helper;
+        self
+    }
+
+    /// The bounds of every run.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.template.limits = limits;
+        self
+    }
+
+    /// Where the commands work.
+    pub fn workdir(mut self, workdir: WorkDir) -> Self {
+        self.template.workdir = workdir;
+        self
+    }
+
+    /// Attempts whose traces are recorded: [`Ended::attempts`](crate::Ended::attempts).
+    pub fn watch(mut self, watch: Watch) -> Self {
+        self.template.watch = watch;
+        self
+    }
+
+    /// A variable of every command's environment. Nothing of the caller's own environment is passed on.
+    pub fn env(mut self, name: impl Into<String>, value: impl AsRef<OsStr>) -> Self {
+        self.template.env.insert(name.into(), bytes(value.as_ref()));
+        self
+    }
+
+    /// Whether to refuse where network and files are not fully confined: [`SandboxBuilder::require`] for these two.
+    pub fn strict(self, strict: bool) -> Self {
+        if strict { self.require(STRICT) } else { self }
+    }
+
+    /// Controls without which nothing may run, on top of those required before. [`SandboxBuilder::build`] refuses where
+    /// one of them is less than full, and so does the helper at every launch.
+    pub fn require(mut self, controls: impl IntoIterator<Item = Control>) -> Self {
+        self.template.require.extend(controls);
+        self
+    }
+
+    /// How many bytes are kept of each of the two output streams: 256 KiB unless told, never less than 1 KiB. A
+    /// stream that is longer is kept as its first and its last half of that.
+    pub fn output_cap(mut self, bytes: usize) -> Self {
+        self.output_cap = bytes.max(LEAST_OUTPUT_CAP);
+        self
+    }
+
+    /// The sandbox. The host is only asked what it enforces if something is required.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with every required control that is less than full, and the reason.
+    pub fn build(self) -> Result<Sandbox, Error> {
+        let host = Arc::new(Host { helper: self.helper, capabilities: OnceLock::new() });
+        let sandbox = Sandbox { host, template: self.template, output_cap: self.output_cap };
+        let required = &sandbox.template.require;
+        if required.is_empty() {
+            return Ok(sandbox);
+        }
+        match sandbox.capabilities().missing(required.iter().copied()) {
+            missing if missing.is_empty() => Ok(sandbox),
+            missing => Err(Error::Refused(requirement_not_met(&missing))),
+        }
+    }
+}
+
+/// Controls that are missing for the same reason share it: where no jail can be had, that is all of them.
+fn requirement_not_met(missing: &[(Control, Level)]) -> Failure {
+    let groups = missing.chunk_by(|(_, one), (_, other)| one == other).map(|group| {
+        let controls: Vec<&str> = group.iter().map(|(control, _)| control.name()).collect();
+        format!("{}: {}", controls.join(", "), group[0].1)
+    });
+    Failure { kind: FailureKind::Required, ..host("require", groups.collect::<Vec<_>>().join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn absent() -> SandboxBuilder {
+        Sandbox::builder().helper(Helper::Path("/nonexistent/agentkit-jail".into()))
+    }
+
+    #[test]
+    fn handles_can_go_to_other_threads() {
+        fn check<T: Send + Sync>() {}
+        check::<Sandbox>();
+        check::<SandboxBuilder>();
+        check::<Command<'_>>();
+        check::<Outcome>();
+        check::<Error>();
+        check::<crate::Cancel>();
+    }
+
+    #[test]
+    fn a_missing_helper_is_an_answer_of_its_own() {
+        let sandbox = absent().build().expect("nothing is required");
+        let failure = sandbox.capabilities().failure.clone().expect("a reason");
+        assert_eq!(failure.kind, FailureKind::Host);
+        let text = failure.to_string();
+        assert!(
+            text.contains("/nonexistent/agentkit-jail: No such file") && text.contains("build or install"),
+            "{text}"
+        );
+        assert!(matches!(sandbox.run(["true"]), Err(Error::Unavailable(same)) if same == failure));
+    }
+
+    #[test]
+    fn strict_refuses_with_every_missing_control_and_its_reason() {
+        let Err(Error::Refused(failure)) = absent().strict(true).build() else { panic!("not refused") };
+        assert_eq!(failure.kind, FailureKind::Required);
+        assert!(
+            failure.message.starts_with("network_blocked, filesystem_confined: none: start the helper"),
+            "{failure}"
+        );
+    }
+
+    #[test]
+    fn different_reasons_are_told_apart() {
+        let levels = [Level::Full, Level::Polled("looks".to_owned()), Level::None("gone".to_owned())];
+        let controls =
+            [Control::NetworkBlocked, Control::CpuLimited, Control::DiskLimited].into_iter().zip(levels);
+        let capabilities = Capabilities { mechanism: None, controls: controls.collect(), failure: None };
+        let missing =
+            capabilities.missing([Control::NetworkBlocked, Control::CpuLimited, Control::DiskLimited]);
+        assert_eq!(
+            requirement_not_met(&missing).message,
+            "cpu_limited: polled: looks; disk_limited: none: gone"
+        );
+    }
+
+    #[test]
+    fn what_is_required_goes_to_the_helper_too() {
+        let builder = absent().strict(true).require([Control::MemoryLimited]);
+        assert_eq!(builder.template.require.len(), 3);
+        assert!(absent().strict(false).template.require.is_empty());
+    }
+
+    #[test]
+    fn variations_share_the_answer_of_the_host() {
+        let sandbox = absent().build().expect("nothing is required");
+        let limits = Limits { wall_ms: 7, ..Limits::default() };
+        let other =
+            sandbox.with_limits(limits.clone()).with_watch(Watch { tcp_ports: vec![80], ..Watch::default() });
+        assert_eq!((&other.template.limits, &other.template.watch.tcp_ports), (&limits, &vec![80]));
+        assert!(std::ptr::eq(sandbox.capabilities(), other.capabilities()));
+    }
+
+    #[test]
+    fn an_unknown_language_is_refused_and_the_known_ones_named() {
+        let Err(Error::Refused(failure)) = absent().build().expect("sandbox").run_code("cobol", "") else {
+            panic!("not refused")
+        };
+        assert_eq!(failure.to_string(), "language: no interpreter for \"cobol\" (known: python, sh)");
+    }
+}

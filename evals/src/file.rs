@@ -1,0 +1,66 @@
+//! A report file that is either whole or untouched.
+
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// A file that takes the place of `path` when it is finished, and is gone if it never is.
+#[derive(Debug)]
+pub(crate) struct ReportFile {
+    path: PathBuf,
+    draft: NamedTempFile,
+}
+
+impl ReportFile {
+    /// Opens a draft beside `path`, so that a path that cannot be written is known before anything runs.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            return Err(io::Error::other("there is something else than a regular file"));
+        }
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        // As any program would create it; the umask takes away what the user wants taken away.
+        let mode = std::fs::Permissions::from_mode(0o666);
+        let draft =
+            tempfile::Builder::new().prefix(".agentkit-evals-").permissions(mode).tempfile_in(directory)?;
+        Ok(ReportFile { path: path.to_owned(), draft })
+    }
+
+    /// Writes the content and puts it in place.
+    pub(crate) fn finish(mut self, content: &str) -> io::Result<()> {
+        self.draft.write_all(content.as_bytes())?;
+        self.draft.as_file().sync_all()?;
+        self.draft.persist(&self.path).map(drop).map_err(|failed| failed.error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unfinished_report_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("report.json");
+        std::fs::write(&path, "old").unwrap();
+        drop(ReportFile::open(&path).unwrap());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        ReportFile::open(&path).unwrap().finish("new").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_directory_or_a_link_is_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(ReportFile::open(directory.path()).is_err());
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        assert!(ReportFile::open(&link).is_err());
+        assert!(ReportFile::open(&directory.path().join("missing/report.json")).is_err());
+    }
+}

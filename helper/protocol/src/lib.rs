@@ -1,0 +1,22 @@
+//! The words that `agentkit-jail` and its callers share.
+//!
+//! [`Policy`] says what is asked for, [`Event`] says what happened, [`Capabilities`] says what a host enforces, and
+//! [`frame`] carries all of them over a pipe or socket. The crate holds data and its encoding, no behaviour: it makes
+//! no system calls, so a program can link it without linking the jail.
+
+mod bytes;
+mod capability;
+pub mod frame;
+mod policy;
+mod report;
+
+pub use bytes::Bytes;
+pub use capability::{Capabilities, Control, Level, Mechanism};
+pub use policy::{Limits, Policy, Watch, WorkDir};
+pub use report::{
+    Attempt, Ended, EndedBy, Event, Failure, FailureKind, Limit, LimitReached, ReadBack, Started, Usage,
+};
+
+/// The version of every message. A helper or client refuses any other: both are built from one tree, and a
+/// half-understood policy is worse than none.
+pub const VERSION: u16 = 1;

@@ -1,0 +1,188 @@
+//! What happened.
+
+use crate::{Bytes, Capabilities, Mechanism};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What the helper tells its caller: [`Event::Started`] then [`Event::Ended`], or one [`Event::Failed`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// The answer to `--probe`.
+    Capabilities(Capabilities),
+    /// Everything is in force and the command was executed.
+    Started(Started),
+    /// The command and every process it left behind are dead.
+    Ended(Ended),
+    /// The command did not run.
+    Failed(Failure),
+}
+
+/// What was in force when the command started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// The version of this message.
+    pub version: u16,
+    /// The mechanism in use.
+    pub mechanism: Mechanism,
+    /// The executable that enforces the policy.
+    pub helper: Bytes,
+    /// What is enforced, derived from `read_back`.
+    pub capabilities: Capabilities,
+    /// The kernel's own answers, read inside the jail after set-up and before the command.
+    pub read_back: ReadBack,
+}
+
+/// The state of the jail's init just before the command starts; the command inherits all of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadBack {
+    /// `NoNewPrivs` of `/proc/self/status`.
+    pub no_new_privs: bool,
+    /// `Seccomp` of `/proc/self/status`; 2 is filter mode.
+    pub seccomp_mode: u8,
+    /// All five capability sets (inheritable, permitted, effective, bounding, ambient), or-ed together.
+    pub capabilities: u64,
+    /// Namespaces whose id differs from the launcher's, by name.
+    pub own_namespaces: Vec<String>,
+    /// The uid inside, and the uid as the launcher's namespace sees it.
+    pub uid: u32,
+    /// See `uid`.
+    pub outer_uid: u32,
+    /// Whether the jail's own loopback is up.
+    pub loopback: bool,
+    /// Soft limits in force, by their `RLIMIT_` name in lower case.
+    pub rlimits: BTreeMap<String, u64>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// The cause.
+    pub ended_by: EndedBy,
+    /// Limits that the run touched, with the evidence. Touching one is not the cause of the end.
+    pub limits_reached: Vec<LimitReached>,
+    /// What the run used.
+    pub usage: Usage,
+    /// One entry for each watched path and port, in the order of the policy.
+    pub attempts: Vec<Attempt>,
+}
+
+/// Why a run ended. Only limits for which *we* killed appear here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndedBy {
+    /// The command exited with this code.
+    Exit(i32),
+    /// The command died of this signal.
+    Signal(i32),
+    /// We killed the tree at its wall-clock limit.
+    WallClock,
+    /// We killed the tree at its memory limit.
+    Memory,
+    /// The caller went away or cancelled, and we killed the tree.
+    Caller,
+}
+
+/// The name of a limit of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Wall-clock time.
+    Wall,
+    /// Processor time.
+    Cpu,
+    /// Memory.
+    Memory,
+    /// Bytes on disk.
+    Disk,
+    /// The size of one file.
+    FileSize,
+    /// The number of processes.
+    Processes,
+}
+
+/// A limit that was touched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitReached {
+    /// Which.
+    pub limit: Limit,
+    /// What was seen, for instance `peak of 32 processes at a limit of 32`.
+    pub evidence: String,
+}
+
+/// What a run used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Wall-clock time in microseconds, from start of the command to the end of its tree.
+    pub wall_us: u64,
+    /// Processor time in microseconds of the processes that were waited for.
+    pub cpu_us: u64,
+    /// The largest number of processes and threads seen at one time from outside, the jail's init included. Sampled, so a lower bound.
+    pub peak_processes: u64,
+    /// The largest sum of resident memory seen at one time, in bytes. Sampled; shared pages count once per process.
+    pub peak_memory: u64,
+}
+
+/// What became of a watched path or port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attempt {
+    /// Whether a process resolved the watched path.
+    Path {
+        /// The path, as in the policy.
+        path: Bytes,
+        /// Whether it was resolved at least once.
+        seen: bool,
+    },
+    /// How often a TCP connection to the watched port was tried.
+    Tcp {
+        /// The port.
+        port: u16,
+        /// Connection attempts seen; a lower bound under a flood.
+        count: u64,
+    },
+}
+
+/// Who has to act on a failure. The three never mix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// The policy is malformed or contradicts itself: the caller's mistake.
+    Policy,
+    /// This host cannot provide the jail.
+    Host,
+    /// The host provides less than the policy requires.
+    Required,
+    /// The command does not exist (exit code 127).
+    NotFound,
+    /// The command exists but cannot be executed (exit code 126).
+    NotExecutable,
+}
+
+/// Why a command did not run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Whose move it is.
+    pub kind: FailureKind,
+    /// The step of the launch, for instance `namespaces`.
+    pub step: String,
+    /// What was done on what and what came of it, for instance `clone3: Operation not permitted`.
+    pub message: String,
+    /// The operating system's error number, if one was involved.
+    pub errno: Option<i32>,
+    /// What a person can do about it.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.step, self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, " ({hint})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

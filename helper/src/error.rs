@@ -1,0 +1,57 @@
+//! Failures: which step, what was done on what, the errno, and what a person can do about it.
+
+use agentkit_protocol::{Failure, FailureKind};
+use std::fmt::Display;
+use std::io;
+
+/// The result of a step of the launch.
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+/// A failure that no system call caused.
+pub(crate) fn failure(kind: FailureKind, step: &str, message: impl Display) -> Failure {
+    Failure { kind, step: step.to_owned(), message: message.to_string(), errno: None, hint: None }
+}
+
+/// The caller's mistake.
+pub(crate) fn policy(message: impl Display) -> Failure {
+    failure(FailureKind::Policy, "policy", message)
+}
+
+/// Names the step and the operation of a failed call.
+pub(crate) trait Context<T> {
+    /// `operation` says what was done on what, for instance `open /dev/null`.
+    fn context(self, step: &str, operation: impl Display) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
+    fn context(self, step: &str, operation: impl Display) -> Result<T> {
+        self.map_err(|error| {
+            let error = error.into();
+            Failure {
+                errno: error.raw_os_error(),
+                ..failure(FailureKind::Host, step, format_args!("{operation}: {}", plain(&error)))
+            }
+        })
+    }
+}
+
+/// Adds what a person can do about a failure.
+pub(crate) trait Hint<T> {
+    /// Adds `hint` unless the failure has one.
+    fn hint(self, hint: &str) -> Result<T>;
+}
+
+impl<T> Hint<T> for Result<T> {
+    fn hint(self, hint: &str) -> Result<T> {
+        self.map_err(|failure| Failure { hint: failure.hint.or_else(|| Some(hint.to_owned())), ..failure })
+    }
+}
+
+/// The text of an error without std's trailing "(os error 1)", which the errno field already says.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}

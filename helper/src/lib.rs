@@ -1,0 +1,86 @@
+//! `agentkit-jail` runs one command in a jail and proves what it enforced.
+//!
+//! The policy comes on stdin, the report goes to the caller, and nothing is left behind. It is an executable for shell
+//! scripts and for the `agentkit-client` crate; as a library it only offers [`door`], for programs that want to be
+//! their own jail executable.
+//!
+//! ```text
+//! caller ──stdin──> agentkit-jail (supervisor: wall clock, polling, report, exit code)
+//!                      └─clone3──> init (pid 1: file view, limits, capabilities, seccomp; then reaps)
+//!                                    └─fork──> the command
+//! ```
+
+mod cli;
+mod error;
+pub mod exit_code;
+mod input;
+mod report;
+mod validate;
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+use linux as platform;
+
+#[cfg(not(target_os = "linux"))]
+mod unsupported;
+#[cfg(not(target_os = "linux"))]
+use unsupported as platform;
+
+use agentkit_protocol::Event;
+use cli::{Command, Format};
+use report::Reporter;
+use std::ffi::OsString;
+
+/// The name under which an embedding program is its own jail executable.
+pub const NAME: &str = "agentkit-jail";
+
+/// Becomes `agentkit-jail` and never returns if this process was started under that name.
+///
+/// An embedding program calls it first thing in `main`, before it starts a thread: the jail is made by a process that
+/// must have only one. The client then runs the program itself as the helper, so that no second file has to be found
+/// and no stale one can be used.
+pub fn door() {
+    let name = std::env::args_os().next().unwrap_or_default();
+    if std::path::Path::new(&name).file_name().is_some_and(|file| file == NAME) {
+        std::process::exit(main());
+    }
+}
+
+/// The whole program; returns its exit code.
+pub fn main() -> i32 {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match cli::parse(&arguments) {
+        Ok(Command::Help) => cli::print(cli::HELP),
+        Ok(Command::Version) => cli::print(concat!("agentkit-jail ", env!("CARGO_PKG_VERSION"), "\n")),
+        Ok(Command::Probe(format)) => probe(format),
+        Ok(Command::Run(caller)) => run(caller),
+        Err(message) => {
+            eprintln!("{NAME}: {message} (see `{NAME} --help`)");
+            exit_code::FAILED
+        }
+    }
+}
+
+/// The launch as a list of steps.
+fn run(caller: cli::Caller) -> i32 {
+    let mut reporter = match platform::sanitize(&caller) {
+        Ok(reporter) => reporter,
+        Err(failure) => return Reporter::stderr().send(&Event::Failed(failure)),
+    };
+    let outcome = input::read(&caller)
+        .and_then(|input| Ok((validate::plan(input.policy)?, input.stdin)))
+        .and_then(|(plan, stdin)| platform::launch(&plan, stdin, &mut reporter));
+    match outcome {
+        Ok(ended) => reporter.send(&Event::Ended(ended)),
+        Err(failure) => reporter.send(&Event::Failed(failure)),
+    }
+}
+
+/// Tries the complete path up to the point where the command would be executed.
+fn probe(format: Format) -> i32 {
+    let capabilities = platform::probe();
+    let works = capabilities.mechanism.is_some();
+    report::print_capabilities(&capabilities, format);
+    if works { 0 } else { exit_code::FAILED }
+}

@@ -1,0 +1,162 @@
+//! From what was read back to what may be claimed.
+
+use crate::error::{Result, failure};
+use crate::validate::Plan;
+use agentkit_protocol::{Capabilities, Control, FailureKind, Level, Mechanism, ReadBack, WorkDir};
+
+const STEP: &str = "capabilities";
+/// `SECCOMP_MODE_FILTER`.
+const FILTER_MODE: u8 = 2;
+
+/// What this mechanism must deliver whenever it works at all.
+const PROMISED: [Control; 8] = [
+    Control::NetworkBlocked,
+    Control::FilesystemConfined,
+    Control::ProcessesIsolated,
+    Control::ProcessesContained,
+    Control::SyscallsFiltered,
+    Control::PrivilegesDropped,
+    Control::EnvironmentScrubbed,
+    Control::KilledAsATree,
+];
+
+/// Claims exactly what the kernel confirmed.
+pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
+    let own = |name: &str| state.own_namespaces.iter().any(|own| own == name);
+    let filtered = state.seccomp_mode == FILTER_MODE;
+    let unprivileged = state.capabilities == 0 && state.no_new_privs && state.outer_uid != 0;
+    let confined = own("user") && own("mnt") && unprivileged;
+    let process_limit = state.rlimits.get("nproc").is_some_and(|&limit| limit <= plan.limits.processes);
+    let held = |holds: bool, reason: &str| if holds { Level::Full } else { Level::None(reason.to_owned()) };
+    let controls = [
+        (
+            Control::NetworkBlocked,
+            held(
+                own("net") && filtered && confined,
+                "no network namespace of its own, or no filter on socket families",
+            ),
+        ),
+        (
+            Control::FilesystemConfined,
+            held(confined, "no mount namespace of its own, or privileges left to change it"),
+        ),
+        (Control::ProcessesIsolated, held(own("pid") && own("ipc"), "no pid or ipc namespace of its own")),
+        (
+            Control::ProcessesContained,
+            held(
+                process_limit && own("user") && unprivileged,
+                "RLIMIT_NPROC is not in force, or does not bind this user",
+            ),
+        ),
+        (Control::MemoryLimited, memory()),
+        (Control::DiskLimited, disk(&plan.workdir)),
+        (
+            Control::CpuLimited,
+            Level::Partial("per process by RLIMIT_CPU; the wall clock bounds the tree".to_owned()),
+        ),
+        (Control::SyscallsFiltered, held(filtered, "seccomp is not in filter mode")),
+        (
+            Control::PrivilegesDropped,
+            held(unprivileged, "capabilities, a way to new ones, or root's uid are left"),
+        ),
+        // By construction: the environment and the descriptors of the command are made from nothing.
+        (Control::EnvironmentScrubbed, Level::Full),
+        (Control::KilledAsATree, held(own("pid"), "no pid namespace of its own")),
+    ];
+    Capabilities {
+        mechanism: Some(Mechanism::Namespaces),
+        controls: controls.into_iter().collect(),
+        failure: None,
+    }
+}
+
+fn memory() -> Level {
+    Level::Polled(
+        "the supervisor adds up resident memory every 10 ms; shared memory that no process maps is not seen, files in \
+         memory count toward disk"
+            .to_owned(),
+    )
+}
+
+fn disk(workdir: &WorkDir) -> Level {
+    match workdir {
+        WorkDir::Scratch => Level::Full,
+        WorkDir::Bind(_) => Level::Partial(
+            "the private directories are bounded together, the work dir only per file".to_owned(),
+        ),
+    }
+}
+
+/// Stops a launch that would deliver less than the mechanism promises or the policy requires.
+pub(crate) fn check(capabilities: &Capabilities, plan: &Plan) -> Result<()> {
+    let broken = capabilities.missing(PROMISED);
+    if !broken.is_empty() {
+        return Err(failure(FailureKind::Host, STEP, format_args!("set-up succeeded but {}", list(&broken))));
+    }
+    let missing = capabilities.missing(plan.require.iter().copied());
+    if !missing.is_empty() {
+        return Err(failure(FailureKind::Required, STEP, format_args!("required but {}", list(&missing))));
+    }
+    Ok(())
+}
+
+fn list(controls: &[(Control, Level)]) -> String {
+    let each: Vec<String> = controls.iter().map(|(control, level)| format!("{control} is {level}")).collect();
+    each.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::validate;
+    use agentkit_protocol::Policy;
+
+    fn confirmed() -> ReadBack {
+        ReadBack {
+            no_new_privs: true,
+            seccomp_mode: 2,
+            own_namespaces: ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"].map(str::to_owned).to_vec(),
+            uid: 1000,
+            outer_uid: 1000,
+            rlimits: [("nproc".to_owned(), 64)].into(),
+            ..ReadBack::default()
+        }
+    }
+
+    fn lost(change: impl FnOnce(&mut ReadBack)) -> Vec<Control> {
+        let plan = validate::plan(Policy::new(["true"])).unwrap();
+        let mut state = confirmed();
+        change(&mut state);
+        let capabilities = derive(&state, &plan);
+        assert_eq!(check(&capabilities, &plan).is_err(), !capabilities.missing(PROMISED).is_empty());
+        capabilities.missing(PROMISED).into_iter().map(|(control, _)| control).collect()
+    }
+
+    #[test]
+    fn all_is_claimed_when_all_is_confirmed() {
+        assert_eq!(lost(|_| ()), []);
+    }
+
+    #[test]
+    fn each_unconfirmed_fact_costs_its_controls() {
+        use Control::*;
+        assert_eq!(lost(|s| s.own_namespaces.retain(|n| n != "net")), [NetworkBlocked]);
+        assert_eq!(lost(|s| s.own_namespaces.retain(|n| n != "pid")), [ProcessesIsolated, KilledAsATree]);
+        assert_eq!(lost(|s| s.seccomp_mode = 0), [NetworkBlocked, SyscallsFiltered]);
+        let privileged = [NetworkBlocked, FilesystemConfined, ProcessesContained, PrivilegesDropped];
+        assert_eq!(lost(|s| s.capabilities = 1 << 21), privileged);
+        assert_eq!(lost(|s| s.no_new_privs = false), privileged);
+        assert_eq!(lost(|s| s.outer_uid = 0), privileged);
+        assert_eq!(lost(|s| drop(s.rlimits.insert("nproc".into(), u64::MAX))), [ProcessesContained]);
+    }
+
+    #[test]
+    fn a_requirement_that_is_only_polled_is_refused_by_name() {
+        let mut asked = Policy::new(["true"]);
+        asked.require.insert(Control::MemoryLimited);
+        let plan = validate::plan(asked).unwrap();
+        let failure = check(&derive(&confirmed(), &plan), &plan).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Required);
+        assert!(failure.message.contains("memory_limited is polled"), "{failure}");
+    }
+}

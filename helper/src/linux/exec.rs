@@ -1,0 +1,139 @@
+//! Step 11: the command.
+
+use super::sys::{self, Forked};
+use super::view::HOME;
+use super::{program::Program, sanitize};
+use crate::error::{Context, Result, failure};
+use crate::validate::Plan;
+use agentkit_protocol::{Bytes, FailureKind};
+use nix::fcntl::{OFlag, open};
+use nix::libc;
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{chdir, dup2_stdin, pipe2, setsid};
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+const STEP: &str = "exec";
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Everything that execve needs, made before the fork.
+pub(crate) struct Command {
+    path: CString,
+    argv: Vec<CString>,
+    env: Vec<CString>,
+    directory: PathBuf,
+    stdin: Option<OwnedFd>,
+}
+
+impl Command {
+    pub(crate) fn new(
+        plan: &Plan,
+        program: &Program,
+        workdir: &Path,
+        stdin: Option<OwnedFd>,
+    ) -> Result<Self> {
+        let c_string =
+            |bytes: Vec<u8>| CString::new(bytes).map_err(io::Error::from).context(STEP, "make a C string");
+        let path = c_string(program.path.as_os_str().as_bytes().to_vec())?;
+        let mut argv = plan.argv.clone();
+        if let Some(name) = argv.first_mut().filter(|name| name.to_bytes().starts_with(b"/")) {
+            // Interpreters find their library from it, and a link among its parents does not exist inside.
+            *name = path.clone();
+        }
+        let env = environment(plan, program, workdir).into_iter().map(c_string).collect::<Result<_>>()?;
+        Ok(Command { path, argv, env, directory: workdir.to_path_buf(), stdin })
+    }
+
+    /// Starts the command and returns its pid once it was really executed.
+    pub(crate) fn start(mut self) -> Result<libc::pid_t> {
+        let (mut errors, in_child) = pipe2(OFlag::O_CLOEXEC)
+            .map_err(io::Error::from)
+            .map(|(r, w)| (File::from(r), w))
+            .context(STEP, "pipe2")?;
+        let pid = match sys::fork().context(STEP, "fork")? {
+            Forked::Child => {
+                let errno = self.become_command(&in_child).raw_os_error().unwrap_or(libc::EIO);
+                // If even this fails, the parent sees the end of the pipe and an exit code of 127.
+                drop(File::from(in_child).write_all(&errno.to_ne_bytes()));
+                std::process::exit(crate::exit_code::NOT_FOUND);
+            }
+            Forked::Parent { pid, .. } => pid,
+        };
+        drop(in_child);
+        let mut errno = [0; 4];
+        match errors.read_exact(&mut errno) {
+            // Closed by a successful execve.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(pid),
+            Err(error) => Err(error).context(STEP, "read the error pipe"),
+            Ok(()) => Err(self.not_started(i32::from_ne_bytes(errno))),
+        }
+    }
+
+    /// Between fork and exec; returns only on failure. The limits, the filter and the lack of privileges are inherited.
+    fn become_command(&mut self, errors: &OwnedFd) -> io::Error {
+        match self.prepare_streams(errors) {
+            Ok(()) => sys::execute(&self.path, &self.argv, &self.env),
+            Err(error) => error,
+        }
+    }
+
+    fn prepare_streams(&mut self, errors: &OwnedFd) -> io::Result<()> {
+        // A session of its own: no controlling terminal, and a group that the caller's signals do not reach.
+        setsid()?;
+        umask(Mode::from_bits_truncate(0o022));
+        // std ignores it at start; the command expects the default.
+        sys::reset_signal(libc::SIGPIPE)?;
+        let stdin = match self.stdin.take() {
+            Some(stdin) => stdin,
+            None => open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?,
+        };
+        dup2_stdin(&stdin)?;
+        drop(stdin);
+        chdir(&self.directory)?;
+        sanitize::close_all_but_streams_and(Some(errors.as_raw_fd()))
+    }
+
+    fn not_started(&self, errno: i32) -> agentkit_protocol::Failure {
+        let kind = match errno {
+            libc::ENOENT | libc::ENOTDIR => FailureKind::NotFound,
+            _ => FailureKind::NotExecutable,
+        };
+        let error = nix::errno::Errno::from_raw(errno);
+        let hint = match errno {
+            libc::ENOENT => Some(
+                "the file, or the interpreter or loader that it names, does not exist inside the jail"
+                    .to_owned(),
+            ),
+            libc::EACCES => Some("it is not readable and executable for the jail's user".to_owned()),
+            _ => None,
+        };
+        let message = format!("execute {:?} in {:?}: {}", self.path, self.directory, error.desc());
+        agentkit_protocol::Failure { errno: Some(errno), hint, ..failure(kind, STEP, message) }
+    }
+}
+
+/// What the jail sets, then what the policy adds. Nothing is inherited.
+fn environment(plan: &Plan, program: &Program, workdir: &Path) -> Vec<Vec<u8>> {
+    let mut path = OsString::from(PATH);
+    if let Some(dir) = program.path.parent().filter(|dir| dir.is_absolute() && !super::view::is_system(dir)) {
+        path = [dir.as_os_str(), path.as_os_str()].join(std::ffi::OsStr::new(":"));
+    }
+    let mut variables: BTreeMap<&str, Vec<u8>> = [
+        ("HOME", HOME.as_bytes().to_vec()),
+        ("LANG", b"C.UTF-8".to_vec()),
+        ("LOGNAME", b"jail".to_vec()),
+        ("PATH", path.into_vec()),
+        ("PWD", workdir.as_os_str().as_bytes().to_vec()),
+        ("SHELL", b"/bin/sh".to_vec()),
+        ("TMPDIR", b"/tmp".to_vec()),
+        ("USER", b"jail".to_vec()),
+    ]
+    .into();
+    variables.extend(plan.env.iter().map(|(name, Bytes(value))| (name.as_str(), value.clone())));
+    variables.into_iter().map(|(name, value)| [name.as_bytes(), b"=", &value].concat()).collect()
+}

@@ -1,0 +1,159 @@
+//! Pid 1 of the jail: sets everything up, starts the command, reaps, and takes all that is left down with it.
+
+use super::exec::Command;
+use super::identity::{INNER_ID, Identity};
+use super::message::{self, Message};
+use super::program::Program;
+use super::view::View;
+use super::{capabilities, limits, mounts, network, privileges, read_back, seccomp, sys, watch};
+use crate::error::{Context, Hint, Result};
+use crate::validate::Plan;
+use agentkit_protocol::EndedBy;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+use nix::sys::stat::{Mode, umask};
+use nix::sys::wait::{WaitStatus, wait};
+use nix::unistd::{Pid, setsid};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+const STEP: &str = "init";
+
+/// What init is to do, decided outside.
+pub(crate) struct Task<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) view: View,
+    /// Where the command starts.
+    pub(crate) directory: PathBuf,
+    /// Missing in a probe, which ends where the command would start.
+    pub(crate) program: Option<&'a Program>,
+    pub(crate) stdin: Option<OwnedFd>,
+    pub(crate) identity: Identity,
+    pub(crate) launcher: read_back::Namespaces,
+}
+
+/// Does the task and ends the process, and with it every other one in the jail.
+pub(crate) fn main(mut task: Task<'_>, channel: OwnedFd) -> ! {
+    let ended = match run(&mut task, &channel) {
+        Ok(ended) => Message::Ended(ended),
+        Err(failure) => Message::Failed(failure),
+    };
+    // If the supervisor is gone, nobody is left to tell.
+    drop(message::send(channel.as_fd(), &ended, &[]));
+    std::process::exit(0)
+}
+
+/// The set-up as a list of steps. Each comes after what it needs and before what forbids it.
+fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
+    die_with_supervisor(channel)?;
+    map_ids(&task.identity)?;
+    // The id maps were the last thing that needed an open /proc/self.
+    privileges::hide_from_equals()?;
+    leave_session()?;
+    let loopback = network::raise_loopback();
+    let connections = match &loopback {
+        Ok(()) => watch::listen_for_connections(&task.plan.watched_ports)?,
+        Err(_) if task.plan.watched_ports.is_empty() => None,
+        Err(error) => {
+            return Err(io::Error::from(error.kind()))
+                .context(STEP, "raise the loopback, which watched ports need");
+        }
+    };
+    task.view.open(&task.identity)?;
+    // After the sources, whose detached mounts count as mount namespaces, and before the launcher's /proc is gone.
+    forbid_nested_namespaces()?;
+    let mounted = mounts::build(&task.view, task.plan)?;
+    limits::apply(&task.plan.limits)?;
+    privileges::drop_all()?;
+    seccomp::load()?;
+    let read_back = read_back::read(&task.plan.limits, &task.launcher, loopback.is_ok())?;
+    capabilities::check(&capabilities::derive(&read_back, task.plan), task.plan)?;
+    let command = start(task)?;
+    let handles = [mounted.proc.as_fd()].into_iter().chain(connections.as_ref().map(AsFd::as_fd));
+    let handles: Vec<_> = handles.chain(mounted.watched.iter().map(|planted| planted.link.as_fd())).collect();
+    let planted = mounted.watched.iter().map(|planted| planted.changed).collect();
+    message::send(channel.as_fd(), &Message::Started { read_back, planted }, &handles)
+        .context(STEP, "report the start")?;
+    match command {
+        Some(pid) => reap_until_gone(pid),
+        None => Ok(EndedBy::Exit(0)),
+    }
+}
+
+fn start(task: &mut Task<'_>) -> Result<Option<libc::pid_t>> {
+    let Some(program) = task.program else { return Ok(None) };
+    Command::new(task.plan, program, &task.directory, task.stdin.take())?.start().map(Some)
+}
+
+/// The kernel kills init when the supervisor dies, and the jail with it. If that happened already, the channel is
+/// closed: the parent's pid cannot tell, it is always 0 from inside.
+fn die_with_supervisor(channel: &OwnedFd) -> Result<()> {
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)
+        .map_err(io::Error::from)
+        .context(STEP, "prctl PR_SET_PDEATHSIG")?;
+    let mut ends = [PollFd::new(channel.as_fd(), PollFlags::empty())];
+    poll(&mut ends, PollTimeout::ZERO).map_err(io::Error::from).context(STEP, "poll the channel")?;
+    if ends.iter().any(|end| end.revents().is_some_and(|events| events.contains(PollFlags::POLLHUP))) {
+        std::process::exit(crate::exit_code::FAILED);
+    }
+    Ok(())
+}
+
+/// Exactly one user and one group: with several, each would have a process limit of its own.
+fn map_ids(identity: &Identity) -> Result<()> {
+    let write = |path: &str, text: String| {
+        std::fs::write(path, &text).context(STEP, format_args!("write {text:?} to {path}")).hint(
+            "the distribution may take all privileges from new user namespaces, for instance by AppArmor",
+        )
+    };
+    // Without this an unprivileged process may not map its group, see user_namespaces(7).
+    write("/proc/self/setgroups", "deny".to_owned())?;
+    write("/proc/self/uid_map", format!("{INNER_ID} {} 1", identity.uid))?;
+    write("/proc/self/gid_map", format!("{INNER_ID} {} 1", identity.gid))
+}
+
+/// Leaves the caller's session, its keyring and its standard input, which may be a client's socket.
+fn leave_session() -> Result<()> {
+    setsid().map_err(io::Error::from).context(STEP, "setsid")?;
+    // Kernels without keyrings have none to leave.
+    match sys::join_new_session_keyring() {
+        Err(error) if error.raw_os_error() != Some(libc::ENOSYS) => {
+            return Err(error).context(STEP, "join a new session keyring");
+        }
+        _ => {}
+    }
+    nix::unistd::sethostname("jail").map_err(io::Error::from).context(STEP, "sethostname")?;
+    umask(Mode::empty());
+    let nothing = std::fs::File::open("/dev/null").context(STEP, "open /dev/null")?;
+    nix::unistd::dup2_stdin(&nothing).map_err(io::Error::from).context(STEP, "replace standard input")
+}
+
+/// The jail gets no further namespaces: a user namespace would give capabilities back. Also caught by the filter.
+fn forbid_nested_namespaces() -> Result<()> {
+    for kind in ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"] {
+        let path = format!("/proc/sys/user/max_{kind}_namespaces");
+        match std::fs::write(&path, "0") {
+            // The filter alone has to do where /proc/sys is read-only, as in many containers; older kernels lack a kind.
+            Err(error) if [Some(libc::EROFS), Some(libc::ENOENT)].contains(&error.raw_os_error()) => {}
+            result => result.context(STEP, format_args!("write 0 to {path}"))?,
+        }
+    }
+    Ok(())
+}
+
+/// Waits for the command and buries the orphans that come to pid 1 meanwhile.
+fn reap_until_gone(command: libc::pid_t) -> Result<EndedBy> {
+    let command = Pid::from_raw(command);
+    loop {
+        match wait() {
+            Ok(WaitStatus::Exited(pid, code)) if pid == command => return Ok(EndedBy::Exit(code)),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => {
+                return Ok(EndedBy::Signal(signal as i32));
+            }
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(io::Error::from(error)).context(STEP, "wait"),
+        }
+    }
+}

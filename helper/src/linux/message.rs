@@ -1,0 +1,69 @@
+//! Everything that init says to the supervisor: one datagram a message, descriptors with the first.
+
+use super::sys;
+use crate::error::{Context, Result};
+use agentkit_protocol::{EndedBy, Failure, ReadBack, frame};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg,
+    socketpair,
+};
+use serde::{Deserialize, Serialize};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+const STEP: &str = "message";
+/// Larger than any message: a failure text is bounded by the paths in it.
+const LARGEST: usize = 64 << 10;
+/// The jail's `/proc`, a packet socket, and one for each of at most 16 watched paths.
+pub(crate) const MOST_DESCRIPTORS: usize = 18;
+
+/// What init says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Message {
+    /// Everything is in force and the command was executed. Comes with descriptors: `/proc`, then the traces.
+    Started {
+        /// What the kernel says is in force.
+        read_back: ReadBack,
+        /// The change times of the planted links.
+        planted: Vec<(i64, i64)>,
+    },
+    /// The command has ended.
+    Ended(EndedBy),
+    /// The command was not started.
+    Failed(Failure),
+}
+
+/// The supervisor's end and init's.
+pub(crate) fn channel() -> Result<(OwnedFd, OwnedFd)> {
+    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
+        .map_err(io::Error::from)
+        .context(STEP, "socketpair")
+}
+
+/// Sends one message.
+pub(crate) fn send(channel: BorrowedFd, message: &Message, descriptors: &[BorrowedFd]) -> io::Result<()> {
+    let bytes = frame::encode(message).map_err(io::Error::other)?;
+    let numbers: Vec<i32> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&numbers)];
+    let control = if numbers.is_empty() { &[][..] } else { &rights[..] };
+    sendmsg::<()>(channel.as_raw_fd(), &[IoSlice::new(&bytes)], control, MsgFlags::MSG_NOSIGNAL, None)?;
+    Ok(())
+}
+
+/// Receives one message; `None` when init has closed its end.
+pub(crate) fn receive(channel: BorrowedFd) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
+    let mut bytes = vec![0; LARGEST];
+    let mut space = nix::cmsg_space!([i32; MOST_DESCRIPTORS]);
+    let mut parts = [IoSliceMut::new(&mut bytes)];
+    let received =
+        recvmsg::<()>(channel.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
+    let mut descriptors = Vec::new();
+    for control in received.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(numbers) = control {
+            descriptors.extend(numbers.into_iter().map(sys::adopt));
+        }
+    }
+    let length = received.bytes;
+    let message = frame::read(&bytes[..length]).map_err(io::Error::other)?;
+    Ok(message.map(|message| (message, descriptors)))
+}

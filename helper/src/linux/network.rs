@@ -1,0 +1,13 @@
+//! The jail's own network namespace: nothing but a loopback, which programs need to talk to themselves.
+
+use super::sys;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use std::io;
+use std::os::fd::AsFd;
+
+/// Raises the loopback. Hosts that take capabilities away from user namespaces refuse it; the network is then just as
+/// blocked.
+pub(crate) fn raise_loopback() -> io::Result<()> {
+    let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    sys::raise_loopback(socket.as_fd())
+}

@@ -1,0 +1,83 @@
+//! Step 10: what is in force, asked of the kernel and not copied from the request.
+
+use super::limits;
+use crate::error::{Context, Result};
+use agentkit_protocol::{Limits, ReadBack};
+use std::io;
+
+const STEP: &str = "read back";
+const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
+
+/// The identities of a process's namespaces.
+pub(crate) struct Namespaces(Vec<String>);
+
+impl Namespaces {
+    /// Those of the calling process.
+    pub(crate) fn of_this_process() -> Result<Self> {
+        let read = |name: &&str| {
+            let path = format!("/proc/self/ns/{name}");
+            let id = std::fs::read_link(&path).context(STEP, format_args!("read the link {path}"))?;
+            Ok(id.to_string_lossy().into_owned())
+        };
+        NAMESPACES.iter().map(read).collect::<Result<_>>().map(Namespaces)
+    }
+
+    /// The names of those that differ.
+    fn differing(&self, other: &Namespaces) -> Vec<String> {
+        let pairs = self.0.iter().zip(&other.0).zip(NAMESPACES);
+        pairs.filter(|((ours, theirs), _)| ours != theirs).map(|(_, name)| name.to_owned()).collect()
+    }
+}
+
+/// Reads the state of this process, which the command inherits.
+pub(crate) fn read(asked: &Limits, launcher: &Namespaces, loopback: bool) -> Result<ReadBack> {
+    let status = Status::of_this_process()?;
+    let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
+    let capabilities = sets.iter().try_fold(0, |all, set| Ok(all | status.hexadecimal(set)?));
+    let map = std::fs::read_to_string("/proc/self/uid_map").context(STEP, "read /proc/self/uid_map")?;
+    let mut ids = map.split_whitespace().map(str::parse);
+    let (Some(Ok(uid)), Some(Ok(outer_uid)), Some(Ok(1)), None) =
+        (ids.next(), ids.next(), ids.next(), ids.next())
+    else {
+        return Err(io::Error::other(format!("not exactly one id is mapped: {map:?}")))
+            .context(STEP, "/proc/self/uid_map");
+    };
+    Ok(ReadBack {
+        no_new_privs: status.field("NoNewPrivs")? == "1",
+        seccomp_mode: status
+            .field("Seccomp")?
+            .parse()
+            .map_err(io::Error::other)
+            .context(STEP, "field Seccomp")?,
+        capabilities: capabilities?,
+        own_namespaces: launcher.differing(&Namespaces::of_this_process()?),
+        uid,
+        outer_uid,
+        loopback,
+        rlimits: limits::in_force(asked)?,
+    })
+}
+
+/// `/proc/self/status`, see proc_pid_status(5).
+struct Status(String);
+
+impl Status {
+    fn of_this_process() -> Result<Self> {
+        std::fs::read_to_string("/proc/self/status").map(Status).context(STEP, "read /proc/self/status")
+    }
+
+    fn field(&self, name: &str) -> Result<&str> {
+        self.0
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .map(str::trim)
+            .ok_or_else(|| io::Error::other("it is not there"))
+            .context(STEP, format_args!("field {name} of /proc/self/status"))
+    }
+
+    fn hexadecimal(&self, name: &str) -> Result<u64> {
+        u64::from_str_radix(self.field(name)?, 16)
+            .map_err(io::Error::other)
+            .context(STEP, format_args!("field {name}"))
+    }
+}

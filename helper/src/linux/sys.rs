@@ -1,0 +1,259 @@
+//! Every `unsafe` block and raw system call of the jail; all other modules go without.
+//!
+//! Each function is one call, takes owned or borrowed types, and turns -1 into an [`io::Error`].
+
+#![expect(unsafe_code, reason = "the one place for calls that neither std, nix nor caps wrap")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_long};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// Turns the -1 of a system call into an error.
+fn check(result: c_long) -> io::Result<c_long> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn owned(result: c_long) -> io::Result<OwnedFd> {
+    let fd = RawFd::try_from(check(result)?).map_err(io::Error::other)?;
+    // SAFETY: the kernel just handed this descriptor to us and nobody else knows its number.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// What a process is after it was duplicated.
+#[derive(Debug)]
+pub(crate) enum Forked {
+    /// This is the new process.
+    Child,
+    /// This is the old one; the child is known by pid and, where asked for, by pidfd.
+    Parent {
+        /// Process id as the caller sees it.
+        pid: libc::pid_t,
+        /// Refers to the child even after its pid was reused. Only from [`clone_process`].
+        pidfd: Option<OwnedFd>,
+    },
+}
+
+/// `clone3(2)` (Linux 5.3) without shared memory: like fork, with new namespaces.
+///
+/// The caller must be single-threaded: the child is a copy of this thread alone, and a lock held by another would stay
+/// held for ever. The helper never starts a thread.
+pub(crate) fn clone_process(namespaces: c_int) -> io::Result<Forked> {
+    let mut pidfd: RawFd = -1;
+    // SAFETY: all-zero is the documented "unset" of every field of this plain struct.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    // The flags are non-negative bit masks; CLONE_NEWCGROUP and its kind fit 31 bits.
+    args.flags = (namespaces | libc::CLONE_PIDFD).unsigned_abs().into();
+    args.pidfd = (&raw mut pidfd).addr() as u64;
+    args.exit_signal = libc::SIGCHLD.unsigned_abs().into();
+    // SAFETY: `args` lives through the call and its size is passed; without CLONE_VM the child has its own memory, so
+    // neither side can invalidate what the other borrows.
+    let pid =
+        check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) })?;
+    if pid == 0 {
+        return Ok(Forked::Child);
+    }
+    Ok(Forked::Parent { pid: pid as libc::pid_t, pidfd: Some(owned(pidfd.into())?) })
+}
+
+/// `fork(2)`. Same condition as [`clone_process`].
+pub(crate) fn fork() -> io::Result<Forked> {
+    // SAFETY: the helper is single-threaded, so the child may go on using the whole library.
+    match check(unsafe { libc::fork() }.into())? {
+        0 => Ok(Forked::Child),
+        pid => Ok(Forked::Parent { pid: pid as libc::pid_t, pidfd: None }),
+    }
+}
+
+/// `open_tree(2)` with `OPEN_TREE_CLONE` (Linux 5.2): a detached copy of the mounts at `path`, all submounts included.
+pub(crate) fn clone_mount(path: &CStr) -> io::Result<OwnedFd> {
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE.unsigned_abs();
+    // SAFETY: `path` is a valid C string for the length of the call.
+    owned(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) })
+}
+
+/// `mount_setattr(2)` (Linux 5.12) on a detached mount and everything below it.
+///
+/// `set` is a mask of `MOUNT_ATTR_*`; `user_namespace` goes with `MOUNT_ATTR_IDMAP`.
+pub(crate) fn set_mount_attributes(
+    mount: BorrowedFd,
+    set: u64,
+    user_namespace: Option<BorrowedFd>,
+) -> io::Result<()> {
+    // SAFETY: all-zero means "change nothing" for every field of this plain struct.
+    let mut attributes: libc::mount_attr = unsafe { std::mem::zeroed() };
+    attributes.attr_set = set;
+    attributes.userns_fd = user_namespace.map_or(0, |fd| fd.as_raw_fd().unsigned_abs().into());
+    let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+    // SAFETY: the path is an empty C string, `attributes` lives through the call and its size is passed.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    })
+    .map(drop)
+}
+
+/// `move_mount(2)` (Linux 5.2): attaches a detached mount at `target`, relative to the current directory.
+pub(crate) fn attach_mount(mount: BorrowedFd, target: &CStr) -> io::Result<()> {
+    // SAFETY: both paths are valid C strings for the length of the call.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_FDCWD,
+            target.as_ptr(),
+            libc::MOVE_MOUNT_F_EMPTY_PATH,
+        )
+    })
+    .map(drop)
+}
+
+/// `close_range(2)` (Linux 5.9): closes the descriptors from `first` to `last`, both included; none if there are none.
+///
+/// Only where nothing owns one of them, or for a process that is about to exec or exit.
+pub(crate) fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
+    if first > last {
+        return Ok(());
+    }
+    // SAFETY: no memory is involved; the callers never touch an owned descriptor afterwards.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first.unsigned_abs(), last.unsigned_abs(), 0) })
+        .map(drop)
+}
+
+/// Takes ownership of a descriptor that this process was started with, or that a message carried.
+pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
+    // SAFETY: callers name a descriptor that the kernel gave this process and that nothing else in it owns.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// `pidfd_send_signal(2)` (Linux 5.1).
+pub(crate) fn signal_process(pidfd: BorrowedFd, signal: c_int) -> io::Result<()> {
+    // SAFETY: the info pointer may be null: the kernel then fills it in as for kill(2).
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            std::ptr::null::<libc::siginfo_t>(),
+            0,
+        )
+    })
+    .map(drop)
+}
+
+/// `keyctl(KEYCTL_JOIN_SESSION_KEYRING, NULL)`: leaves the caller's session keyring for a new, empty one.
+pub(crate) fn join_new_session_keyring() -> io::Result<()> {
+    // SAFETY: a null name asks for an anonymous keyring; no memory is involved.
+    check(unsafe {
+        libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, std::ptr::null::<c_char>())
+    })
+    .map(drop)
+}
+
+/// `wait4(2)` on one child: its wait status and the processor time of it and of the descendants waited for.
+pub(crate) fn wait_with_usage(pid: libc::pid_t) -> io::Result<(c_int, Duration)> {
+    let mut status = 0;
+    // SAFETY: all-zero is a valid value of this plain struct, which the kernel overwrites.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both pointers are valid for writes through the call.
+        match check(unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) }.into()) {
+            Ok(_) => return Ok((status, duration(usage.ru_utime) + duration(usage.ru_stime))),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    let seconds = Duration::from_secs(time.tv_sec.try_into().unwrap_or(0));
+    seconds + Duration::from_micros(time.tv_usec.try_into().unwrap_or(0))
+}
+
+/// Sets `IFF_UP` on the interface `lo` of this network namespace, by `ioctl(SIOCSIFFLAGS)`; see netdevice(7).
+pub(crate) fn raise_loopback(socket: BorrowedFd) -> io::Result<()> {
+    // SAFETY: all-zero is a valid value of this plain struct.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(*b"lo\0") {
+        *to = from as c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: `request` is the struct that this ioctl reads, with a terminated name.
+    check(
+        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw const request) }
+            .into(),
+    )
+    .map(drop)
+}
+
+/// One instruction of classic BPF.
+pub(crate) type Instruction = (u16, u8, u8, u32);
+
+fn program(instructions: &[Instruction]) -> Vec<libc::sock_filter> {
+    instructions.iter().map(|&(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k }).collect()
+}
+
+fn with_program<T>(instructions: &[Instruction], load: impl FnOnce(&libc::sock_fprog) -> T) -> io::Result<T> {
+    let mut filter = program(instructions);
+    let len = filter.len().try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    Ok(load(&libc::sock_fprog { len, filter: filter.as_mut_ptr() }))
+}
+
+/// `seccomp(2)`: adds a filter for this thread and its future children.
+pub(crate) fn load_seccomp_filter(instructions: &[Instruction]) -> io::Result<()> {
+    // SAFETY: the program and its instructions live through the call, which copies them.
+    check(with_program(instructions, |program| unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, std::ptr::from_ref(program))
+    })?)
+    .map(drop)
+}
+
+/// `setsockopt(SO_ATTACH_FILTER)`: the socket then only receives packets that the program accepts; see socket(7).
+pub(crate) fn attach_packet_filter(socket: BorrowedFd, instructions: &[Instruction]) -> io::Result<()> {
+    // SAFETY: the program and its instructions live through the call, which copies them.
+    check(
+        with_program(instructions, |program| unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_FILTER,
+                std::ptr::from_ref(program).cast(),
+                size_of::<libc::sock_fprog>() as libc::socklen_t,
+            )
+        })?
+        .into(),
+    )
+    .map(drop)
+}
+
+/// Whether this process was started with privileges that its caller did not have: `AT_SECURE` of getauxval(3).
+pub(crate) fn started_with_privilege() -> bool {
+    // SAFETY: reads a value that the kernel left beside the environment; no memory of ours is involved.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// `execve(2)` with arrays made beforehand. Returns only on failure.
+pub(crate) fn execute(path: &CStr, argv: &[CString], envp: &[CString]) -> io::Error {
+    let pointers = |strings: &[CString]| -> Vec<*const c_char> {
+        strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (argv, envp) = (pointers(argv), pointers(envp));
+    // SAFETY: both arrays end with a null pointer and, like the strings they point to, live through the call.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// `sigaction(2)` with `SIG_DFL`.
+pub(crate) fn reset_signal(number: c_int) -> io::Result<()> {
+    // SAFETY: all-zero is the default action with an empty mask and no flags; no handler of ours is involved.
+    let action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: `action` lives through the call and the old action is not asked for.
+    check(unsafe { libc::sigaction(number, &raw const action, std::ptr::null_mut()) }.into()).map(drop)
+}

@@ -1,0 +1,53 @@
+//! Systems without a mechanism: every question gets an honest no, and nothing runs.
+
+use crate::cli::Caller;
+use crate::error::{Result, failure};
+use crate::report::Reporter;
+use crate::validate::Plan;
+use agentkit_protocol::{Capabilities, Ended, Failure, FailureKind};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+
+fn no_mechanism() -> Failure {
+    let message = format_args!("agentkit-jail has no mechanism for {} yet", std::env::consts::OS);
+    failure(FailureKind::Host, "mechanism", message)
+}
+
+fn standard_input() -> Result<OwnedFd> {
+    io::stdin().as_fd().try_clone_to_owned().map_err(|error| failure(FailureKind::Host, "input", error))
+}
+
+pub(crate) fn sanitize(caller: &Caller) -> Result<Reporter> {
+    match caller {
+        Caller::Client => standard_input().map(Reporter::client),
+        Caller::Script { .. } => Ok(Reporter::stderr()),
+    }
+}
+
+pub(crate) fn client_reporter() -> Reporter {
+    standard_input().map_or_else(|_| Reporter::stderr(), Reporter::client)
+}
+
+/// The client's socket on standard input.
+#[derive(Default)]
+pub(crate) struct ClientSocket;
+
+impl Read for ClientSocket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        io::stdin().lock().read(buffer)
+    }
+}
+
+impl ClientSocket {
+    pub(crate) fn into_descriptor(self) -> Option<OwnedFd> {
+        None
+    }
+}
+
+pub(crate) fn launch(_plan: &Plan, _stdin: Option<OwnedFd>, _reporter: &mut Reporter) -> Result<Ended> {
+    Err(no_mechanism())
+}
+
+pub(crate) fn probe() -> Capabilities {
+    Capabilities::unavailable(no_mechanism())
+}

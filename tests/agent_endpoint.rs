@@ -1,0 +1,407 @@
+//! The client for chat-completions endpoints against a server on loopback that answers as told.
+
+use agentkit_agent::model::openai::OpenAi;
+use agentkit_agent::model::retry::Waiter;
+use agentkit_agent::model::{Message, Reply, Request};
+use agentkit_agent::{AgentEvent, Cancel, Clock, Context, EventSink, Model, ModelError, ModelErrorKind};
+use serde_json::json;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const KEY: &str = "sk-test-0123456789abcdef";
+
+/// What the server does with one connection.
+enum Answer {
+    /// Sends these bytes and closes.
+    Bytes(Vec<u8>),
+    /// Closes without a word.
+    Close,
+    /// Says nothing until the client gives up.
+    Stall,
+}
+
+fn answer(status: &str, headers: &str, body: &str) -> Answer {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n");
+    Answer::Bytes([head.as_bytes(), body.as_bytes()].concat())
+}
+
+fn json_answer(status: &str, body: &str) -> Answer {
+    answer(status, "content-type: application/json\r\n", body)
+}
+
+fn good() -> Answer {
+    json_answer("200 OK", r#"{"choices":[{"message":{"content":"hello"},"finish_reason":"stop"}]}"#)
+}
+
+/// Answers one connection after the other and keeps what was sent.
+struct Server {
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn start(answers: Vec<Answer>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let address = listener.local_addr().expect("an address");
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&requests);
+        let thread = std::thread::spawn(move || {
+            for answer in answers {
+                let Ok((stream, _)) = listener.accept() else { return };
+                let Some(request) = serve(stream, answer) else { return };
+                kept.lock().expect("lock").push(request);
+            }
+        });
+        Server { address, thread: Some(thread), requests }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().expect("lock").clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Wakes a server that still waits for connections: one without a request ends it.
+        drop(TcpStream::connect(self.address));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Reads one request and answers it. `None` if nothing was sent.
+fn serve(mut stream: TcpStream, answer: Answer) -> Option<String> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+        if line == "\r\n" {
+            break;
+        }
+        head.push_str(&line);
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    match answer {
+        // The client may have gone away meanwhile; that is its right.
+        Answer::Bytes(bytes) => drop(stream.write_all(&bytes)),
+        Answer::Close => {}
+        Answer::Stall => drop(reader.read(&mut [0])),
+    }
+    Some(format!("{head}\n{}", String::from_utf8_lossy(&body)))
+}
+
+/// Notes the waits instead of waiting.
+#[derive(Default)]
+struct NoWaiting {
+    waits: Mutex<Vec<Duration>>,
+}
+
+impl Waiter for NoWaiting {
+    fn sleep(&self, duration: Duration, _cancel: &Cancel) {
+        self.waits.lock().expect("lock").push(duration);
+    }
+
+    fn jitter(&self) -> f64 {
+        0.5
+    }
+
+    fn date(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(784_111_777 - 20)
+    }
+}
+
+#[derive(Default)]
+struct Events(Mutex<Vec<AgentEvent>>);
+
+impl EventSink for Events {
+    fn emit(&self, event: AgentEvent) {
+        self.0.lock().expect("lock").push(event);
+    }
+}
+
+/// What came of asking a server.
+struct Asked {
+    result: Result<Reply, ModelError>,
+    requests: Vec<String>,
+    waits: Vec<u128>,
+    events: Vec<AgentEvent>,
+}
+
+impl Asked {
+    fn message(&self) -> &str {
+        &self.result.as_ref().expect_err("it failed").message
+    }
+}
+
+fn ask(answers: Vec<Answer>) -> Asked {
+    ask_within(answers, None, "hi")
+}
+
+fn ask_within(answers: Vec<Answer>, budget: Option<Duration>, prompt: &str) -> Asked {
+    let server = Server::start(answers);
+    let (waiter, events) = (Arc::new(NoWaiting::default()), Arc::new(Events::default()));
+    let model = OpenAi::new("m", &server.url(), Some(KEY)).expect("usable");
+    let model = model.waiter(Arc::clone(&waiter) as Arc<dyn Waiter>);
+    let deadline = budget.map(|budget| Instant::now() + budget);
+    let context = Context::new(deadline, Cancel::default(), Arc::clone(&events) as Arc<dyn EventSink>);
+    let messages = [Message::User(prompt.to_owned())];
+    let result = model.reply(&context, &Request { messages: &messages, tools: &[] });
+    let waits = waiter.waits.lock().expect("lock").iter().map(Duration::as_millis).collect();
+    let events = events.0.lock().expect("lock").clone();
+    Asked { result, requests: server.requests(), waits, events }
+}
+
+#[test]
+fn a_reply_is_read() {
+    let asked = ask(vec![good()]);
+    assert_eq!(asked.result.map(|reply| reply.text), Ok("hello".to_owned()));
+    let (head, body) = asked.requests[0].split_once("\r\n\n").expect("head and body");
+    assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1"), "{head}");
+    assert!(head.to_lowercase().contains(&format!("authorization: bearer {KEY}")), "{head}");
+    let body: serde_json::Value = serde_json::from_str(body).expect("JSON");
+    assert_eq!(body, json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}));
+}
+
+#[test]
+fn one_rule_makes_the_url() {
+    for (base, wanted) in [
+        ("", "/v1/chat/completions"),
+        ("/", "/v1/chat/completions"),
+        ("/v1", "/v1/chat/completions"),
+        ("/v1/", "/v1/chat/completions"),
+        ("/api/v1//", "/api/v1/chat/completions"),
+        ("/v1beta/openai", "/v1beta/openai/chat/completions"),
+    ] {
+        let server = Server::start(vec![good()]);
+        let model = OpenAi::new("m", &format!("{}{base}", server.url()), None).expect("usable");
+        let messages = [Message::User("hi".to_owned())];
+        model.reply(&Context::detached(), &Request { messages: &messages, tools: &[] }).expect("a reply");
+        let request = &server.requests()[0];
+        assert!(request.starts_with(&format!("POST {wanted} HTTP")), "{base}: {request}");
+        assert!(!request.to_lowercase().contains("authorization"), "no key, no header");
+    }
+}
+
+#[test]
+fn an_unusable_base_url_or_key_is_refused_without_quoting_it() {
+    for base in [
+        "",
+        "localhost:8080",
+        "ftp://localhost",
+        "http://",
+        "http://user:secret@localhost",
+        "http://localhost/v1?key=secret",
+        "not a url secret",
+    ] {
+        let error = OpenAi::new("m", base, None).expect_err(base).message;
+        assert!(error.starts_with("the base URL cannot be used: ") && !error.contains("secret"), "{error}");
+    }
+    for key in ["secret\nx: y", "secret key", "sécret"] {
+        let error = OpenAi::new("m", "http://127.0.0.1:1", Some(key)).expect_err(key).message;
+        assert!(error.starts_with("the API key cannot be used") && !error.contains("secret"), "{error}");
+    }
+    assert!(
+        OpenAi::new("m", "http://127.0.0.1:1", Some(" key\n")).is_ok(),
+        "white space around a key is an accident"
+    );
+}
+
+#[test]
+fn a_passing_failure_is_asked_again_with_growing_waits() {
+    let busy = || answer("503 Service Unavailable", "", "Loading model");
+    let asked =
+        ask(vec![busy(), answer("429 Too Many Requests", "", ""), answer("502 Bad Gateway", "", ""), good()]);
+    assert_eq!(asked.result.map(|reply| reply.text), Ok("hello".to_owned()));
+    assert_eq!(asked.waits, [500, 1000, 2000]);
+}
+
+#[test]
+fn a_lasting_failure_of_the_passing_kind_is_given_up() {
+    let asked = ask((0..10).map(|_| answer("500 Internal Server Error", "", "oops")).collect());
+    assert_eq!((asked.requests.len(), asked.waits.len()), (4, 3));
+    assert!(
+        asked
+            .message()
+            .ends_with("status 500 Internal Server Error (no type): oops (gave up after 4 attempts)")
+    );
+}
+
+#[test]
+fn retry_after_is_honoured_in_seconds_and_as_a_date() {
+    for (header, wanted) in
+        [("7", 7_000), ("Sun, 06 Nov 1994 08:49:37 GMT", 20_000), ("nonsense", 500), ("0", 500)]
+    {
+        let limited = answer("429 Too Many Requests", &format!("retry-after: {header}\r\n"), "");
+        assert_eq!(ask(vec![limited, good()]).waits, [wanted], "{header}");
+    }
+    let limited = answer("429 Too Many Requests", "retry-after: 3600\r\n", "");
+    let asked = ask(vec![limited, good()]);
+    assert_eq!(asked.requests.len(), 1);
+    assert!(
+        asked.message().ends_with("(the server asks for a longer wait than 300 s)"),
+        "{}",
+        asked.message()
+    );
+}
+
+#[test]
+fn no_wait_goes_beyond_the_budget_of_the_run() {
+    let limited = answer("429 Too Many Requests", "retry-after: 60\r\n", "");
+    let asked = ask_within(vec![limited, good()], Some(Duration::from_secs(30)), "hi");
+    assert_eq!((asked.requests.len(), asked.waits.len()), (1, 0));
+    assert!(asked.message().contains("the time left of the run is too short"), "{}", asked.message());
+}
+
+#[test]
+fn what_will_not_change_is_not_asked_again() {
+    for (status, body) in [
+        ("400 Bad Request", r#"{"error":{"message":"bad"}}"#),
+        ("401 Unauthorized", r#"{"error":{"message":"bad"}}"#),
+        ("403 Forbidden", r#"{"error":{"message":"bad"}}"#),
+        ("404 Not Found", r#"{"error":{"message":"bad"}}"#),
+        ("422 Unprocessable Entity", r#"{"error":{"message":"bad"}}"#),
+        ("429 Too Many Requests", r#"{"error":{"message":"bad","code":"insufficient_quota"}}"#),
+    ] {
+        let asked = ask(vec![json_answer(status, body), good()]);
+        assert_eq!(asked.requests.len(), 1, "{status}");
+        assert!(
+            asked.message().ends_with(&format!("status {status} (application/json): bad")),
+            "{}",
+            asked.message()
+        );
+    }
+    let moved = answer("307 Temporary Redirect", "location: http://127.0.0.1:1/\r\n", "");
+    assert!(ask(vec![moved, good()]).message().contains("status 307"), "no redirect takes the key elsewhere");
+}
+
+#[test]
+fn an_overflow_of_the_context_is_a_kind_of_its_own() {
+    let overflow = r#"{"error":{"message":"too long","type":"exceed_context_size_error"}}"#;
+    for status in ["400 Bad Request", "500 Internal Server Error"] {
+        let asked = ask(vec![json_answer(status, overflow), good()]);
+        assert_eq!(asked.requests.len(), 1, "the same request is never sent again");
+        assert_eq!(asked.result.expect_err("too long").kind, ModelErrorKind::ContextOverflow);
+    }
+}
+
+#[test]
+fn a_page_instead_of_json_is_shown_in_part() {
+    let page = format!("<html>{}", "x".repeat(1_000));
+    for status in ["200 OK", "404 Not Found"] {
+        let asked = ask(vec![answer(status, "content-type: text/html\r\n", &page)]);
+        let message = asked.message();
+        assert!(message.contains(&format!("status {status} (text/html): <html>xxx")), "{message}");
+        assert!(message.len() < 400, "{message}");
+    }
+    let asked = ask(vec![json_answer("200 OK", r#"{"error":{"message":"overloaded"}}"#)]);
+    assert!(asked.message().contains("the server reports an error: overloaded"), "{}", asked.message());
+}
+
+#[test]
+fn a_broken_connection_is_asked_again() {
+    let cut = Answer::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"choices\"".to_vec());
+    let asked = ask(vec![Answer::Close, cut, good()]);
+    assert_eq!(asked.result.map(|reply| reply.text), Ok("hello".to_owned()));
+    assert_eq!(asked.requests.len(), 3);
+}
+
+#[test]
+fn a_refused_connection_says_where_it_was_aimed() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("loopback").local_addr().expect("an address");
+    let waiter = Arc::new(NoWaiting::default());
+    let model =
+        OpenAi::new("m", &format!("http://{free}"), Some(KEY)).expect("usable").waiter(waiter.clone());
+    let error =
+        model.reply(&Context::detached(), &Request { messages: &[], tools: &[] }).expect_err("nobody there");
+    assert!(error.message.starts_with(&format!("POST http://{free}/v1/chat/completions: ")), "{error}");
+    assert_eq!(waiter.waits.lock().expect("lock").len(), 3);
+}
+
+#[test]
+fn a_stalled_server_costs_no_more_than_the_budget() {
+    let budget = Duration::from_millis(300);
+    let started = Instant::now();
+    let asked = ask_within(vec![Answer::Stall], Some(budget), "hi");
+    assert!(asked.result.is_err() && started.elapsed() >= budget);
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[test]
+fn an_endless_body_is_cut_off() {
+    let head = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n".to_vec();
+    let asked = ask(vec![Answer::Bytes([head, vec![b' '; 17 << 20]].concat())]);
+    assert!(asked.message().contains("larger than 16777216 bytes"), "{}", asked.message());
+}
+
+#[test]
+fn a_cut_prompt_is_warned_about() {
+    let reply = |tokens: u64| {
+        let body = json!({
+            "choices": [{"message": {"content": "a"}}],
+            "usage": {"prompt_tokens": tokens, "completion_tokens": 1},
+        });
+        vec![json_answer("200 OK", &body.to_string())]
+    };
+    let prompt = "word ".repeat(10_000);
+    let cut = ask_within(reply(4096), None, &prompt);
+    assert!(
+        matches!(&cut.events[..], [AgentEvent::Warning(text)] if text.contains("seems to have cut")),
+        "{:?}",
+        cut.events
+    );
+    assert_eq!(ask_within(reply(10_000), None, &prompt).events, []);
+    assert_eq!(ask_within(reply(5), None, "hi").events, []);
+}
+
+#[test]
+fn the_key_is_in_no_error_event_or_debug_text() {
+    let echo = format!(r#"{{"error":{{"message":"Incorrect API key provided: {KEY}"}}}}"#);
+    let asked = ask(vec![json_answer("401 Unauthorized", &echo)]);
+    assert!(asked.message().contains("Incorrect API key provided: [key]"), "{}", asked.message());
+    let note = format!(r#"{{"choices":[{{"message":{{"content":[{{"type":"{KEY}"}}]}}}}]}}"#);
+    let asked = ask(vec![json_answer("200 OK", &note)]);
+    assert!(!asked.events.is_empty() && !format!("{:?}", asked.events).contains(KEY));
+    let model = OpenAi::new("m", "http://127.0.0.1:1", Some(KEY)).expect("usable");
+    assert!(!format!("{model:?}").contains(KEY));
+}
+
+/// A clock that stands at the deadline.
+struct Late(Instant);
+
+impl Clock for Late {
+    fn now(&self) -> Instant {
+        self.0
+    }
+}
+
+#[test]
+fn nothing_is_sent_once_the_time_is_up_or_the_run_cancelled() {
+    let server = Server::start(vec![good()]);
+    let model = OpenAi::new("m", &server.url(), None).expect("usable");
+    let request = Request { messages: &[], tools: &[] };
+    let now = Instant::now();
+    let late = Context::new(Some(now), Cancel::default(), Arc::new(Events::default()))
+        .with_clock(Arc::new(Late(now)));
+    assert!(model.reply(&late, &request).is_err());
+    let cancelled = Context::detached();
+    cancelled.cancel().cancel();
+    assert!(model.reply(&cancelled, &request).is_err());
+    assert!(server.requests().is_empty());
+}

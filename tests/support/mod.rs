@@ -1,0 +1,67 @@
+//! What the suites share. Included by path (`#[path = "support/mod.rs"] mod support;`) from suites of several packages,
+//! so it needs nothing but the standard library, `libtest-mimic` and `tempfile`.
+#![allow(dead_code, reason = "each suite compiles its own copy and uses a part of it")]
+
+pub(crate) mod listener;
+pub(crate) mod need;
+pub(crate) mod outside;
+pub(crate) mod processes;
+pub(crate) mod seccomp;
+pub(crate) mod user;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use std::os::unix::fs::PermissionsExt;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Why a test ended early. Every error turns into [`Stop::Fail`], so test bodies use `?` throughout.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// It cannot run on this host, for this reason. Never counted as passed.
+    Skip(String),
+    /// It went wrong.
+    Fail(String),
+}
+
+impl<E: std::error::Error> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Stop::Fail(error.to_string())
+    }
+}
+
+/// One test: its body asks [`need::need`] for what it depends on, then asserts or returns an error.
+pub(crate) fn trial(name: &str, body: fn() -> Result<(), Stop>) -> Trial {
+    Trial::ignorable_test(name, move || match body() {
+        Ok(()) => Ok(Completion::Completed),
+        Err(Stop::Skip(reason)) => Ok(Completion::ignored_with(reason)),
+        Err(Stop::Fail(reason)) => Err(Failed::from(reason)),
+    })
+}
+
+/// The `main` of a suite with `harness = false`.
+pub(crate) fn run(trials: Vec<Trial>) -> ExitCode {
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// A directory of this test's own, removed when dropped. Only its owner can look into it.
+pub(crate) fn temp_dir() -> std::io::Result<tempfile::TempDir> {
+    let private = std::fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new().prefix("agentkit-test-").permissions(private).tempdir()
+}
+
+/// Waits for something outside this process that sends no event (a process that dies, a file that appears), and fails
+/// with `what` after `limit`. Never a substitute for an event that could be waited for.
+pub(crate) fn eventually(
+    what: &str,
+    limit: Duration,
+    mut condition: impl FnMut() -> bool,
+) -> Result<(), Stop> {
+    let deadline = Instant::now() + limit;
+    while !condition() {
+        if Instant::now() > deadline {
+            return Err(Stop::Fail(format!("not within {limit:?}: {what}")));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}

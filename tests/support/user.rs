@@ -1,0 +1,34 @@
+//! Who runs the tests, and running a command as somebody without privileges.
+
+use super::Stop;
+use std::path::Path;
+use std::process::Command;
+
+/// An id that no account has and that the jail does not map to.
+pub(crate) const UNPRIVILEGED_ID: u32 = 61_234;
+
+/// The effective user id of this process.
+pub(crate) fn current_uid() -> Result<u32, String> {
+    let output = Command::new("id").arg("-u").output().map_err(|error| format!("id: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim().parse().map_err(|error| format!("id -u printed {text:?}: {error}"))
+}
+
+/// `program` as a command of [`UNPRIVILEGED_ID`], with no group and no capability; for a root test only. A skip if that
+/// user cannot reach the program, as in a checkout under root's home.
+pub(crate) fn unprivileged(program: &Path) -> Result<Command, Stop> {
+    let reachable = setpriv().args(["test", "-x"]).arg(program).status()?;
+    if !reachable.success() {
+        return Err(Stop::Skip(format!("needs a path open to other users: {}", program.display())));
+    }
+    let mut command = setpriv();
+    command.arg(program);
+    Ok(command)
+}
+
+fn setpriv() -> Command {
+    let id = UNPRIVILEGED_ID.to_string();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--inh-caps", "-all"]);
+    command
+}
