@@ -53,8 +53,10 @@ impl Server {
         let thread = std::thread::spawn(move || {
             for answer in answers {
                 let Ok((stream, _)) = listener.accept() else { return };
-                let Some(request) = serve(stream, answer) else { return };
+                let Some(request) = read_request(&stream) else { return };
+                // Before the answer: once the client has that, the test may look.
                 kept.lock().expect("lock").push(request);
+                respond(stream, answer);
             }
         });
         Server { address, thread: Some(thread), requests }
@@ -79,9 +81,9 @@ impl Drop for Server {
     }
 }
 
-/// Reads one request and answers it. `None` if nothing was sent.
-fn serve(mut stream: TcpStream, answer: Answer) -> Option<String> {
-    let mut reader = BufReader::new(stream.try_clone().ok()?);
+/// One request, or `None` if the connection brings none.
+fn read_request(stream: &TcpStream) -> Option<String> {
+    let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
     loop {
         let mut line = String::new();
@@ -91,20 +93,23 @@ fn serve(mut stream: TcpStream, answer: Answer) -> Option<String> {
         if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse().ok()?;
         }
+        head.push_str(&line);
         if line == "\r\n" {
             break;
         }
-        head.push_str(&line);
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
+    Some(head + &String::from_utf8_lossy(&body))
+}
+
+fn respond(mut stream: TcpStream, answer: Answer) {
     match answer {
         // The client may have gone away meanwhile; that is its right.
         Answer::Bytes(bytes) => drop(stream.write_all(&bytes)),
         Answer::Close => {}
-        Answer::Stall => drop(reader.read(&mut [0])),
+        Answer::Stall => drop(stream.read(&mut [0])),
     }
-    Some(format!("{head}\n{}", String::from_utf8_lossy(&body)))
 }
 
 /// Notes the waits instead of waiting.
@@ -172,7 +177,7 @@ fn ask_within(answers: Vec<Answer>, budget: Option<Duration>, prompt: &str) -> A
 fn a_reply_is_read() {
     let asked = ask(vec![good()]);
     assert_eq!(asked.result.map(|reply| reply.text), Ok("hello".to_owned()));
-    let (head, body) = asked.requests[0].split_once("\r\n\n").expect("head and body");
+    let (head, body) = asked.requests[0].split_once("\r\n\r\n").expect("head and body");
     assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1"), "{head}");
     assert!(head.to_lowercase().contains(&format!("authorization: bearer {KEY}")), "{head}");
     let body: serde_json::Value = serde_json::from_str(body).expect("JSON");

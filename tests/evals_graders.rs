@@ -98,6 +98,11 @@ const STATED: &[&str] = &[
     "@\r\n",
     "Therefore, the result is @",
     "The result:\n@",
+    "- 88\n- 42\n\nSo it is\n@",
+    "1. foo\n2. bar\n@",
+    "Step 1\nStep 2\n@",
+    "@\n@",
+    "Answer: @\n\n@",
     "The answer is\n\n**@**",
 ];
 

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// What the helper gets on top of the wall-clock limit, which it enforces itself: to set up, to kill and to report.
 const GRACE: Duration = Duration::from_secs(5);
+/// What the helper gets to start the command. It gives up by itself after ten seconds, and then says at which step.
+const START: Duration = Duration::from_secs(15);
 /// What the helper gets to kill and report once it was told to.
 const LAST_GRACE: Duration = Duration::from_secs(3);
 /// A bound that keeps the arithmetic of deadlines in range.
@@ -50,7 +52,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(limits: &'a Limits) -> Self {
-        Run { limits, deadline: backstop(limits), started: None, cancelled: false, hung_up: false }
+        Run { limits, deadline: Instant::now() + START, started: None, cancelled: false, hung_up: false }
     }
 
     fn cancel(&mut self, link: &mut Link) {
@@ -92,10 +94,10 @@ impl<'a> Run<'a> {
 
     /// The error of a helper that did not do its work in time.
     fn overdue(&self) -> Error {
-        let limit = wall(self.limits.wall_ms);
         let message = match self.started {
-            None => format!("it did not start the command within {limit} and {} s of grace", GRACE.as_secs()),
+            None => format!("it did not start the command within {} s", START.as_secs()),
             Some(_) => {
+                let limit = wall(self.limits.wall_ms);
                 format!("it did not end the run, not at its wall-clock limit of {limit} and not when told to")
             }
         };

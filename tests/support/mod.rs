@@ -30,7 +30,7 @@ impl<E: std::error::Error> From<E> for Stop {
 }
 
 /// One test: its body asks [`need::need`] for what it depends on, then asserts or returns an error.
-pub(crate) fn trial(name: &str, body: fn() -> Result<(), Stop>) -> Trial {
+pub(crate) fn trial(name: &str, body: impl FnOnce() -> Result<(), Stop> + Send + 'static) -> Trial {
     Trial::ignorable_test(name, move || match body() {
         Ok(()) => Ok(Completion::Completed),
         Err(Stop::Skip(reason)) => Ok(Completion::ignored_with(reason)),

@@ -21,3 +21,26 @@ fn carries(pid: u32, marker: &str) -> bool {
         bytes.windows(marker.len()).any(|window| window == marker.as_bytes())
     })
 }
+
+/// The live processes that descend from `root`, which itself is not counted. The table is read one process after the
+/// other, so this can miss some that are being made and never counts too many.
+pub(crate) fn descendants(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let parents = parents();
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+/// Every process with its parent. The name, in parentheses, may hold anything; the parent comes two fields after it.
+fn parents() -> Vec<(u32, u32)> {
+    let parent = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+        Some((pid, parent))
+    };
+    pids().into_iter().filter_map(parent).collect()
+}

@@ -4,9 +4,11 @@
 
 use super::{Finish, Message, Reply, Request, ToolCall};
 use crate::clip::excerpt;
+use crate::json::{self, Json};
 use crate::tool::ToolSpec;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// What endpoints differ in.
@@ -103,10 +105,19 @@ fn message_body(message: &Message, dialect: &Dialect) -> Value {
     }
 }
 
-/// Arguments are text that holds JSON; no arguments were read as `{}` and are sent back as that.
 fn call_body(call: &ToolCall) -> Value {
-    let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+    let arguments = arguments_for_history(&call.arguments);
     json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
+}
+
+/// Some servers parse the arguments of earlier calls and refuse the whole conversation where they are not a JSON
+/// object. No arguments were read as `{}`; what could not be read is quoted inside of an object.
+fn arguments_for_history(arguments: &str) -> Cow<'_, str> {
+    match json::parse(arguments) {
+        Ok(Json::Object(_)) => Cow::Borrowed(arguments),
+        _ if arguments.trim().is_empty() => Cow::Borrowed("{}"),
+        _ => Cow::Owned(json!({ "unreadable_arguments": arguments }).to_string()),
+    }
 }
 
 /// A response, made sense of.
@@ -146,7 +157,8 @@ pub fn response(body: &str) -> Result<Response, String> {
         |name: &str| usage.as_ref().and_then(|usage| usage.member(name)).and_then(|count| count.count());
     let prompt_tokens = count("prompt_tokens");
     let sum = || prompt_tokens?.checked_add(count("completion_tokens")?);
-    reply.tokens = count("total_tokens").or_else(sum);
+    // Servers that do not count say zero, which no reply can cost.
+    reply.tokens = count("total_tokens").or_else(sum).filter(|tokens| *tokens > 0);
     Ok(Response { reply, prompt_tokens, notes })
 }
 

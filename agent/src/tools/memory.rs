@@ -6,7 +6,7 @@ use crate::{tool, validate::quoted_list};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What was remembered. Clones share it, so [`remember`] and [`recall`] are built from clones of one; a new one is
+/// What was remembered. Clones share it, so [`remember()`] and [`recall()`] are built from clones of one; a new one is
 /// empty.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(Arc<Mutex<BTreeMap<String, String>>>);

@@ -43,7 +43,8 @@ fn not_run(error: &Error) -> ToolError {
         }
         _ => format!("nothing was run: {error}"),
     };
-    ToolError::failed(message)
+    let details = error.failure().map_or(Value::Null, |failure| json!({ "failure": failure }));
+    ToolError { details, ..ToolError::failed(message) }
 }
 
 /// What it printed, errors last. The streams say themselves what they leave out.
@@ -56,7 +57,7 @@ fn text(outcome: &Outcome) -> String {
     }
 }
 
-/// The sandbox's report; a call without one never reached the sandbox.
+/// The sandbox's report. A call that did not get as far has a `failure` instead, or nothing if it was cancelled.
 fn details(outcome: &Outcome) -> Value {
     json!({
         "ended": outcome.ended.ended_by,

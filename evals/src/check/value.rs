@@ -163,12 +163,40 @@ fn has_separator_outside_brackets(left: &str) -> bool {
     false
 }
 
-/// Whether a line above states another value: directly above as a list would, or anywhere as an "answer".
+/// Whether a line above states another value: directly above as in a list, or anywhere as a line of its own or as an
+/// "answer". Working lines (`2 + 3 = 5`, `- 88`, `It printed 12.`) state nothing.
 fn other_claim(above: &[&str], value: &Value, shape: Shape, nouns: &[&str]) -> bool {
-    let claim = |line: &&str| {
-        if line.contains('=') { None } else { read_side(without_prefix(line), shape, nouns).ok() }
+    let differs = |line: &&str| match claim(without_prefix(line), shape, nouns) {
+        Claim::Nothing => None,
+        Claim::Value(other) => Some(other != *value),
+        Claim::Unreadable => Some(true),
     };
-    let listed_above = above.iter().rev().map_while(claim).any(|other| other != *value);
-    let answered_above = above.iter().filter(|line| line.to_lowercase().contains("answer")).filter_map(claim);
-    listed_above || { answered_above }.any(|other| other != *value)
+    let in_a_list = above.iter().rev().map_while(differs).any(|other| other);
+    let anywhere = above
+        .iter()
+        .filter(|line| is_alone(line) || line.to_lowercase().contains("answer"))
+        .filter_map(differs)
+        .any(|other| other);
+    in_a_list || anywhere
+}
+
+enum Claim {
+    Value(Value),
+    /// One token that could be meant as a value.
+    Unreadable,
+    Nothing,
+}
+
+fn claim(line: &str, shape: Shape, nouns: &[&str]) -> Claim {
+    match read_side(line, shape, nouns) {
+        _ if line.contains('=') => Claim::Nothing,
+        Ok(value) => Claim::Value(value),
+        Err(_) if is_alone(line) => Claim::Unreadable,
+        Err(_) => Claim::Nothing,
+    }
+}
+
+/// Whether a line is one token with a digit in it, and no list item.
+fn is_alone(line: &str) -> bool {
+    line.contains(is_digit) && without_markup(line).split_whitespace().count() == 1
 }

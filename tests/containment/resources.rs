@@ -1,0 +1,333 @@
+//! Attacks on what everybody shares: processes, memory, disk, processor, time. Counted from outside.
+
+use crate::attacks;
+use crate::jail::launch::Running;
+use crate::jail::run::Run;
+use crate::jail::who::Who;
+use crate::scene::{Attack, Scene, bites};
+use crate::support::{Stop, processes};
+use agentkit_protocol::{EndedBy, Limit, Limits};
+use nix::sys::statvfs::statvfs;
+use std::fs;
+use std::time::{Duration, Instant};
+
+attacks![
+    fork_bomb,
+    fork_bomb_without_an_end,
+    thread_bomb,
+    memory_hog,
+    memory_hog_of_many_processes,
+    memory_in_shared_mappings_that_nobody_holds,
+    memory_in_a_file_of_the_private_directories,
+    one_large_file,
+    many_files,
+    many_descriptors,
+    processor_hog_that_ignores_the_signal,
+    sleeper,
+    sleeper_that_is_stopped,
+    raise_the_limits,
+];
+
+const TASKS: u64 = 16;
+
+/// Threads of the processes of an attack, as the host counts them.
+fn tasks(marker: &str) -> usize {
+    let count = |pid: &u32| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    processes::with_marker(marker).iter().map(count).sum()
+}
+
+/// The attack must have more tasks than the limit without a jail, and never more in one; init, which the marker does not
+/// find, is one of them.
+fn multiplies(who: Who, payload: &str) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let attack = scene.attack(payload).policy(|policy| policy.limits.processes = TASKS);
+    let peak = |running: Running| -> Result<(usize, Run), Stop> {
+        scene.wait_until_ready()?;
+        // The attack is at its peak and holds it.
+        let peak = tasks(&attack.marker);
+        scene.release()?;
+        Ok((peak, running.finish()?))
+    };
+    let (most, outside) = peak(attack.start_bare()?)?;
+    bites(most > 2 * TASKS as usize, &outside)?;
+    scene.clear()?;
+    let (most, inside) = peak(attack.start_jailed()?)?;
+    inside.must_have_attempted()?;
+    assert!((2..TASKS as usize).contains(&most), "{most} tasks");
+    let ended = inside.ended()?;
+    assert!(ended.usage.peak_processes <= TASKS, "{ended:?}");
+    assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::Processes), "{ended:?}");
+    Ok(())
+}
+
+fn fork_bomb(who: Who) -> Result<(), Stop> {
+    multiplies(
+        who,
+        "def fork():\n\
+         \x20   if os.fork() == 0: os.close(end); os.read(parked, 1); os._exit(0)\n\
+         parked, end = os.pipe()\n\
+         said = [attempt(fork) for _ in range(60)]\n\
+         hold(); answer(said[-1])",
+    )
+}
+
+fn thread_bomb(who: Who) -> Result<(), Stop> {
+    multiplies(
+        who,
+        "parked = threading.Lock(); parked.acquire()\n\
+         def start():\n\
+         \x20   try: threading.Thread(target=parked.acquire, daemon=True).start()\n\
+         \x20   except RuntimeError: pass\n\
+         for _ in range(60): start()\n\
+         hold(); answer('tried'); os._exit(0)",
+    )
+}
+
+/// Every process goes on forking. Without a jail it would never end: `fork_bomb` is its bounded form.
+fn fork_bomb_without_an_end(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let attack = scene.attack("write('ready'); answer('forking')\nwhile True: attempt(os.fork)").policy(|policy| {
+        policy.limits = Limits { processes: TASKS, wall_ms: 500, ..Limits::default() };
+    });
+    let begin = Instant::now();
+    let mut running = attack.start_jailed()?;
+    scene.wait_until_ready()?;
+    let mut most = 0;
+    while running.child.try_wait()?.is_none() && begin.elapsed() < Duration::from_secs(20) {
+        most = most.max(tasks(&attack.marker));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let inside = running.finish()?;
+    assert_eq!((inside.answer()?, inside.ended()?.ended_by), ("forking".into(), EndedBy::WallClock));
+    assert!((TASKS as usize / 2..TASKS as usize).contains(&most), "{most} tasks");
+    assert_eq!(inside.left, [] as [u32; 0]);
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    Ok(())
+}
+
+/// The attack must come to the point where it leaves `survived` without a jail, and not in one.
+fn survives(scene: &Scene, attack: &Attack<'_>) -> Result<Run, Stop> {
+    let outside = attack.bare()?;
+    bites(scene.path("work/survived").exists(), &outside)?;
+    scene.clear()?;
+    let inside = attack.jailed()?;
+    assert!(!scene.path("work/survived").exists(), "{inside:?}");
+    assert_eq!(inside.left, [] as [u32; 0]);
+    Ok(inside)
+}
+
+const MEMORY: u64 = 64 << 20;
+
+/// `payload` must have held four times the limit if it comes to its end.
+fn hoards(who: Who, payload: &str) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let attack = scene
+        .attack(&format!("{payload}\nwrite('survived')"))
+        .policy(|policy| policy.limits = Limits { memory: MEMORY, disk: 1 << 30, ..Limits::default() });
+    let ended = survives(&scene, &attack)?.ended()?;
+    assert_eq!(ended.ended_by, EndedBy::Memory, "{ended:?}");
+    assert!(ended.usage.peak_memory < 4 * MEMORY, "{ended:?}");
+    Ok(())
+}
+
+fn memory_hog(who: Who) -> Result<(), Stop> {
+    hoards(who, "held = []\nfor _ in range(64):\n    held.append(b'x' * (4 << 20)); time.sleep(0.003)")
+}
+
+fn memory_hog_of_many_processes(who: Who) -> Result<(), Stop> {
+    hoards(
+        who,
+        "for _ in range(8):\n\
+         \x20   if os.fork() == 0:\n\
+         \x20       held = b'x' * (32 << 20); time.sleep(0.5); os._exit(0)\n\
+         for _ in range(8): os.wait()",
+    )
+}
+
+/// Given back to the kernel but still there: such pages belong to no process's resident memory.
+fn memory_in_shared_mappings_that_nobody_holds(who: Who) -> Result<(), Stop> {
+    hoards(
+        who,
+        "held = []\n\
+         for _ in range(64):\n\
+         \x20   held.append(mmap.mmap(-1, 4 << 20)); held[-1].write(b'x' * (4 << 20))\n\
+         \x20   held[-1].madvise(mmap.MADV_DONTNEED); time.sleep(0.003)",
+    )
+}
+
+/// What the payload's `fill` leaves of each private directory, or of stand-ins without a jail, is bounded together.
+const FILL: &str = "private = ['/tmp', '/dev/shm', os.environ['HOME']] if os.environ.get('USER') == 'jail' else ['.'] * 3\n\
+                    for at, directory in enumerate(private): attempt(fill, f'{directory}/filled-{at}')\n\
+                    hold(); answer('filled')";
+const DISK: u64 = 4 << 20;
+
+/// Begins the attack in a jail, asks the kernel about each private directory, and lets it go on to its end.
+fn private_directories(
+    scene: &Scene,
+    attack: &Attack<'_>,
+    mut check: impl FnMut(nix::sys::statvfs::Statvfs),
+) -> Result<(), Stop> {
+    scene.clear()?;
+    let running = attack.start_jailed()?;
+    scene.wait_until_ready()?;
+    let inside = processes::with_marker(&attack.marker);
+    let looked = ["tmp", "dev/shm", "home/jail"].map(|directory| {
+        statvfs(&std::path::PathBuf::from(format!("/proc/{}/root/{directory}", inside.first().unwrap_or(&0))))
+    });
+    scene.release()?;
+    running.finish()?.must_have_attempted()?;
+    for found in looked {
+        check(found?);
+    }
+    Ok(())
+}
+
+fn memory_in_a_file_of_the_private_directories(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let payload = format!("def fill(path):\n    with open(path, 'wb', 0) as file:\n        for _ in range(16): file.write(bytes(1 << 20))\n{FILL}");
+    let attack = scene.attack(&payload).policy(|policy| policy.limits.disk = DISK);
+    let running = attack.start_bare()?;
+    scene.wait_until_ready()?;
+    scene.release()?;
+    let outside = running.finish()?;
+    let size = |at| scene.path(&format!("work/filled-{at}")).metadata().map(|meta| meta.len()).unwrap_or(0);
+    bites((0..3).map(size).sum::<u64>() > 4 * DISK, &outside)?;
+    private_directories(&scene, &attack, |found| {
+        let block = found.fragment_size();
+        assert!(found.blocks() * block <= DISK, "{found:?}");
+        assert_eq!(found.blocks_free(), 0, "the attack did not fill it: {found:?}");
+    })
+}
+
+/// A file without content costs memory too.
+fn many_files(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let payload = format!("def fill(path):\n    for at in range(1500): write(f'{{path}}-{{at}}', '')\n{FILL}");
+    let attack = scene.attack(&payload).policy(|policy| policy.limits.disk = DISK);
+    let running = attack.start_bare()?;
+    scene.wait_until_ready()?;
+    scene.release()?;
+    let outside = running.finish()?;
+    bites(fs::read_dir(scene.path("work"))?.count() > 4000, &outside)?;
+    private_directories(&scene, &attack, |found| {
+        assert!(found.files() <= 1024, "{found:?}");
+        assert_eq!(found.files_free(), 0, "the attack did not fill it: {found:?}");
+    })
+}
+
+fn one_large_file(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let payload = "def fill():\n    with open('large', 'wb', 0) as file:\n        for _ in range(64): file.write(bytes(65536))\n\
+                   def reserve(): os.posix_fallocate(os.open('reserved', os.O_CREAT | os.O_WRONLY), 0, 4 << 20)\n\
+                   attempt(reserve); answer(attempt(fill))";
+    let attack = scene.attack(payload).policy(|policy| policy.limits.file_size = 1 << 20);
+    let size = |name: &str| scene.path(name).metadata().map(|meta| meta.len()).unwrap_or(0);
+    let outside = attack.bare()?;
+    bites(size("work/large") == 4 << 20 && size("work/reserved") == 4 << 20, &outside)?;
+    scene.clear()?;
+    attack.jailed()?.must_have_attempted()?;
+    assert_eq!(size("work/large"), 1 << 20);
+    assert_eq!(size("work/reserved"), 0);
+    Ok(())
+}
+
+fn many_descriptors(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let payload = "held = []\nfor _ in range(300): attempt(lambda: held.append(os.open('/dev/null', 0)))\nhold(); answer('tried')";
+    let attack = scene.attack(payload).policy(|policy| policy.limits.open_files = 64);
+    let most = |running: Running| -> Result<(usize, Run), Stop> {
+        scene.wait_until_ready()?;
+        let open = |pid| fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+        let most = processes::with_marker(&attack.marker).into_iter().map(open).max();
+        scene.release()?;
+        Ok((most.unwrap_or(0), running.finish()?))
+    };
+    let (open, outside) = most(attack.start_bare()?)?;
+    bites(open > 200, &outside)?;
+    scene.clear()?;
+    let (open, inside) = most(attack.start_jailed()?)?;
+    inside.must_have_attempted()?;
+    assert_eq!(open, 64);
+    Ok(())
+}
+
+/// The limit of one second has a signal first, and a second later a kill.
+fn processor_hog_that_ignores_the_signal(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let attack = scene
+        .attack(
+            "signal.signal(signal.SIGXCPU, signal.SIG_IGN)\n\
+             while time.process_time() < 2.3: pass\n\
+             write('survived')",
+        )
+        .policy(|policy| policy.limits.cpu_seconds = 1);
+    let ended = survives(&scene, &attack)?.ended()?;
+    assert_eq!(ended.ended_by, EndedBy::Signal(9), "{ended:?}");
+    assert!((1_000_000..3_000_000).contains(&ended.usage.cpu_us), "{ended:?}");
+    Ok(())
+}
+
+fn sleeper(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let attack = scene.attack("time.sleep(0.8); write('survived')").policy(|policy| policy.limits.wall_ms = 300);
+    let ended = survives(&scene, &attack)?.ended()?;
+    assert_eq!(ended.ended_by, EndedBy::WallClock);
+    assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::Wall), "{ended:?}");
+    Ok(())
+}
+
+/// Stopped, it takes part in nothing, and still the run has to end. A stopped process leaves no trace to be judged by:
+/// the control is that without a jail it is there for ever.
+fn sleeper_that_is_stopped(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let attack = scene
+        .attack("answer('stopping'); os.kill(os.getpid(), signal.SIGSTOP); write('survived')")
+        .policy(|policy| policy.limits.wall_ms = 300);
+    let mut running = attack.start_bare()?;
+    let stopped = crate::support::eventually("it is stopped", Duration::from_secs(5), || {
+        processes::with_marker(&attack.marker).iter().any(|pid| {
+            fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
+        })
+    });
+    running.child.kill()?;
+    crate::processes::end_all(&attack.marker)?;
+    bites(stopped.is_ok(), &running.finish()?)?;
+    let inside = attack.jailed()?;
+    assert_eq!((inside.answer()?, inside.ended()?.ended_by), ("stopping".into(), EndedBy::WallClock));
+    assert_eq!(inside.left, [] as [u32; 0]);
+    Ok(())
+}
+
+fn raise_the_limits(who: Who) -> Result<(), Stop> {
+    who.must_be_root("raise limits")?;
+    let scene = Scene::new(who)?;
+    let payload = "for limit in (resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU, resource.RLIMIT_DATA,\n\
+                   \x20             resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK):\n\
+                   \x20   for value in (-1, 1 << 19):\n\
+                   \x20       try: resource.setrlimit(limit, (value, value))\n\
+                   \x20       except (OSError, ValueError): pass\n\
+                   hold(); answer('tried')";
+    let attack = scene.attack(payload).before("ulimit -u 1000 -n 200".to_owned());
+    let limits = |running: Running| -> Result<(String, Run), Stop> {
+        scene.wait_until_ready()?;
+        let inside = processes::with_marker(&attack.marker);
+        let limits = inside.iter().filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/limits")).ok()).last();
+        scene.release()?;
+        Ok((limits.unwrap_or_default(), running.finish()?))
+    };
+    let hard = |table: &str, name: &str| -> String {
+        let line = table.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line[name.len().min(line.len())..].split_whitespace().nth(1).unwrap_or_default().to_owned()
+    };
+    let (table, outside) = limits(attack.start_bare()?)?;
+    bites(hard(&table, "Max open files") == "524288", &outside)?;
+    scene.clear()?;
+    let (table, inside) = limits(attack.start_jailed()?)?;
+    inside.must_have_attempted()?;
+    let expected = Limits::default();
+    assert_eq!(hard(&table, "Max processes"), expected.processes.to_string());
+    assert_eq!(hard(&table, "Max file size"), expected.file_size.to_string());
+    assert_eq!(hard(&table, "Max open files"), "200");
+    assert_eq!(hard(&table, "Max core file size"), "1");
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Attacks on the record of attempts: what was tried is seen, what was not tried cannot be made up.
+
+use crate::attacks;
+use crate::jail::who::Who;
+use crate::scene::Scene;
+use crate::support::Stop;
+use agentkit_protocol::Attempt;
+
+attacks![
+    attempts_that_are_made,
+    attempts_that_are_not_made,
+    attempt_made_up_by_setting_the_times,
+    attempt_made_up_by_replacing_the_path,
+    attempt_on_another_port,
+];
+
+const PORT: u16 = 39_811;
+
+/// What the record says of the path and the port, and what the payload said last.
+fn record(who: Who, payload: &str) -> Result<(bool, u64, String), Stop> {
+    let scene = Scene::new(who)?;
+    scene.canary("home/key")?;
+    let key = scene.path("home/key");
+    let attack = scene.attack(&format!("path, port = arguments[0], int(arguments[1])\n{payload}"));
+    let attack = attack.knows(&key).knows(PORT.to_string()).policy(|policy| {
+        policy.watch.paths.push(key.clone().into());
+        policy.watch.tcp_ports.push(PORT);
+    });
+    let inside = attack.jailed()?;
+    inside.must_have_attempted()?;
+    match &inside.ended()?.attempts[..] {
+        [Attempt::Path { seen, .. }, Attempt::Tcp { count, .. }] => Ok((*seen, *count, inside.answer()?)),
+        other => Err(Stop::Fail(format!("{other:?}"))),
+    }
+}
+
+fn attempts_that_are_made(who: Who) -> Result<(), Stop> {
+    for open in ["open(path)", "os.stat(path)", "os.listdir(path)", "os.execv(path, ['key'])"] {
+        let payload = format!(
+            "said = attempt(lambda: {open})\n\
+             said += ' ' + attempt(socket.create_connection, ('127.0.0.1', port), 5)\n\
+             answer(said)"
+        );
+        let (seen, count, said) = record(who, &payload)?;
+        assert_eq!((seen, count, &said[..]), (true, 1, "ENOENT ECONNREFUSED"), "{open}");
+    }
+    Ok(())
+}
+
+fn attempts_that_are_not_made(who: Who) -> Result<(), Stop> {
+    let payload = "os.path.lexists(path); attempt(os.listdir, os.path.dirname(path)); attempt(open, path + 'x')\n\
+                   s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+                   attempt(s.sendto, b'x', ('127.0.0.1', port)); attempt(s.connect, ('127.0.0.1', port))\n\
+                   print('open', path, 'No such file or directory; connect', port, 'refused')\n\
+                   answer('nothing')";
+    assert_eq!(record(who, payload)?, (false, 0, "nothing".to_owned()));
+    Ok(())
+}
+
+fn attempt_made_up_by_setting_the_times(who: Who) -> Result<(), Stop> {
+    for times in ["", ", (time.time(), 5)", ", (5, 5)"] {
+        let said = record(who, &format!("answer(attempt(lambda: os.utime(path{times}, follow_symlinks=False)))"))?;
+        // Whether the kernel lets the jail do it or not: it does not count.
+        assert!(!said.0, "{said:?}");
+    }
+    Ok(())
+}
+
+fn attempt_made_up_by_replacing_the_path(who: Who) -> Result<(), Stop> {
+    let payload = "attempt(os.unlink, path); attempt(write, path)\nanswer(attempt(lambda: open(path).read()))";
+    let said = record(who, payload)?;
+    assert!(!said.0 || said.2 == "ENOENT", "{said:?}");
+    Ok(())
+}
+
+fn attempt_on_another_port(who: Who) -> Result<(), Stop> {
+    let payload = "attempt(socket.create_connection, ('127.0.0.1', port + 1), 5)\n\
+                   attempt(socket.create_connection, ('127.0.0.2', port), 5)\n\
+                   listener = socket.create_server(('127.0.0.1', 0))\n\
+                   socket.create_connection(listener.getsockname(), 5, ('127.0.0.1', port))\n\
+                   answer('tried')";
+    assert_eq!(record(who, payload)?, (false, 0, "tried".to_owned()));
+    Ok(())
+}
