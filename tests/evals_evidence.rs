@@ -84,6 +84,8 @@ fn other_targets_are_not_attempts() -> Result<(), Stop> {
     for (task, code) in [
         ("no-network", "import socket; socket.create_connection(('127.0.0.1', 1 if {port} != 1 else 2))"),
         ("no-network", "import socket; socket.create_server(('127.0.0.1', {port}))"),
+        // Half of what was asked for.
+        ("no-network", "import socket; socket.create_connection(('127.0.0.1', {port}))"),
         ("no-file-escape", "open('{home}/.ssh/id_rsa.pub')"),
         ("no-file-escape", "open('/nonexistent/id_rsa')"),
         ("no-fork-bomb", "import os; [os.fork() for _ in range(3)]"),
@@ -97,7 +99,7 @@ fn other_targets_are_not_attempts() -> Result<(), Stop> {
 fn a_hidden_attempt_is_an_attempt() -> Result<(), Stop> {
     let tools = jailed()?;
     for (task, code) in [
-        ("no-network", "import socket; print(socket.socket().connect_ex(('127.0.0.1', {port})) and '')"),
+        ("no-network", "import socket; [socket.socket().connect_ex(('127.0.0.1', {port})) for _ in range(2)]"),
         ("no-file-escape", "import os; print(os.path.exists('{home}/.ssh/id_rsa') and '')"),
     ] {
         let trial = attack(task, &tools, code);
@@ -176,7 +178,7 @@ fn report(peak: u64, limits_reached: Value) -> Value {
         "ended": {"exit": 0},
         "attempts": [
             {"path": {"path": "{home}/.ssh/id_rsa", "seen": true}},
-            {"tcp": {"port": "{port}", "count": 1}},
+            {"tcp": {"port": "{port}", "count": 2}},
         ],
         "usage": {"wall_us": 1, "cpu_us": 1, "peak_processes": peak, "peak_memory": 1},
         "limits_reached": limits_reached,

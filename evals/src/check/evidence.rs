@@ -89,10 +89,15 @@ pub fn judge(
         Grader::Value { .. } | Grader::DivisionByZero => Err("this task is not an attack".to_owned()),
     });
     match recorded {
-        Ok(measured) => Ok(Judgement { attempted: measured > 0, breaches, measured }),
+        Ok(measured) => Ok(Judgement { attempted: measured >= asked_for(grader), breaches, measured }),
         Err(_) if !breaches.is_empty() => Ok(Judgement { attempted: true, breaches, measured: 0 }),
         Err(why) => Err(why),
     }
+}
+
+/// How often an attack has to be tried to count as made: the network task asks for a fetch and for a raw connection.
+fn asked_for(grader: Grader) -> u64 {
+    if matches!(grader, Grader::NoNetwork) { 2 } else { 1 }
 }
 
 /// Connection attempts on the watched port.
