@@ -4,6 +4,7 @@ use super::exec::Command;
 use super::identity::{INNER_ID, Identity};
 use super::message::{self, Message};
 use super::program::Program;
+use super::relay::Relays;
 use super::view::View;
 use super::{capabilities, limits, mounts, network, privileges, read_back, seccomp, sys, watch};
 use crate::error::{Context, Hint, Result};
@@ -30,6 +31,7 @@ pub(crate) struct Task<'a> {
     /// Missing in a probe, which ends where the command would start.
     pub(crate) program: Option<&'a Program>,
     pub(crate) stdin: Option<OwnedFd>,
+    pub(crate) relays: &'a Relays,
     pub(crate) identity: Identity,
     pub(crate) launcher: read_back::Namespaces,
 }
@@ -51,7 +53,7 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     map_ids(&task.identity)?;
     // The id maps were the last thing that needed an open /proc/self.
     privileges::hide_from_equals()?;
-    leave_session()?;
+    leave_session(task.relays)?;
     let loopback = network::raise_loopback();
     let connections = match &loopback {
         Ok(()) => watch::listen_for_connections(&task.plan.watched_ports)?,
@@ -114,8 +116,8 @@ fn map_ids(identity: &Identity) -> Result<()> {
     write("/proc/self/gid_map", format!("{INNER_ID} {} 1", identity.gid))
 }
 
-/// Leaves the caller's session, its keyring and its standard input, which may be a client's socket.
-fn leave_session() -> Result<()> {
+/// Leaves the caller's session, its keyring and its streams: standard input may be a client's socket.
+fn leave_session(relays: &Relays) -> Result<()> {
     setsid().map_err(io::Error::from).context(STEP, "setsid")?;
     // Kernels without keyrings have none to leave.
     match sys::join_new_session_keyring() {
@@ -127,20 +129,19 @@ fn leave_session() -> Result<()> {
     nix::unistd::sethostname("jail").map_err(io::Error::from).context(STEP, "sethostname")?;
     umask(Mode::empty());
     let nothing = std::fs::File::open("/dev/null").context(STEP, "open /dev/null")?;
-    nix::unistd::dup2_stdin(&nothing).map_err(io::Error::from).context(STEP, "replace standard input")
+    nix::unistd::dup2_stdin(&nothing).map_err(io::Error::from).context(STEP, "replace standard input")?;
+    relays.take_over().context(STEP, "replace standard output and error")
 }
 
-/// The jail gets no further namespaces: a user namespace would give capabilities back. Also caught by the filter.
+/// The jail gets no further user namespace: it would give capabilities back, without which there are no other new
+/// namespaces either. Also caught by the filter.
 fn forbid_nested_namespaces() -> Result<()> {
-    for kind in ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"] {
-        let path = format!("/proc/sys/user/max_{kind}_namespaces");
-        match std::fs::write(&path, "0") {
-            // The filter alone has to do where /proc/sys is read-only, as in many containers; older kernels lack a kind.
-            Err(error) if [Some(libc::EROFS), Some(libc::ENOENT)].contains(&error.raw_os_error()) => {}
-            result => result.context(STEP, format_args!("write 0 to {path}"))?,
-        }
+    let path = "/proc/sys/user/max_user_namespaces";
+    match std::fs::write(path, "0") {
+        // The filter alone has to do where /proc/sys is read-only, as in many containers.
+        Err(error) if error.raw_os_error() == Some(libc::EROFS) => Ok(()),
+        result => result.context(STEP, format_args!("write 0 to {path}")),
     }
-    Ok(())
 }
 
 /// Waits for the command and buries the orphans that come to pid 1 meanwhile.

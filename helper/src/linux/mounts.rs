@@ -1,7 +1,7 @@
 //! Step 6: the file view, each mount with its reason. Runs in the new mount namespace, as pid 1.
 
 use super::identity::INNER_ID;
-use super::view::{self, View, below_root};
+use super::view::{self, Excerpt, View, below_root};
 use super::watch::{self, Planted};
 use crate::error::{Context, Hint, Result, policy};
 use crate::validate::Plan;
@@ -22,6 +22,8 @@ const STEP: &str = "mounts";
 const NEW_ROOT: &str = "/usr";
 /// Holds all private directories, so that one size bounds them together. Gone before the command starts.
 const SCRATCH_POOL: &str = ".scratch";
+/// Holds a host directory while its entries are taken from it.
+const STAGE: &str = ".stage";
 const PRIVATE: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 
 const DEVICE_LINKS: [(&str, &str); 4] = [
@@ -43,9 +45,11 @@ pub(crate) fn build(view: &View, plan: &Plan) -> Result<Mounted> {
     new_root()?;
     links(view)?;
     for bind in &view.binds {
-        // Above a path that the system directories already hold, nothing has to be made.
         make_target(&bind.path, bind.is_dir)?;
-        bind.attach()?;
+        bind.attach(&below_root(&bind.path))?;
+    }
+    for excerpt in &view.excerpts {
+        show_entries(excerpt)?;
     }
     accounts()?;
     device_links()?;
@@ -53,10 +57,10 @@ pub(crate) fn build(view: &View, plan: &Plan) -> Result<Mounted> {
     private_directories(plan)?;
     if let Some(workdir) = &view.workdir {
         make_target(&workdir.path, true)?;
-        workdir.attach()?;
+        workdir.attach(&below_root(&workdir.path))?;
     }
     let watched = watched_paths(plan)?;
-    close_scratch_pool()?;
+    put_away(SCRATCH_POOL)?;
     switch_root()?;
     Ok(Mounted { proc, watched })
 }
@@ -90,13 +94,32 @@ fn links(view: &View) -> Result<()> {
     Ok(())
 }
 
+/// Shows some entries of a host directory. They take over its mount's attributes, read-only among them.
+fn show_entries(excerpt: &Excerpt) -> Result<()> {
+    let whole = &excerpt.whole;
+    make_directory(&below_root(&whole.path), 0o755)?;
+    make_directory(Path::new(STAGE), 0o700)?;
+    whole.attach(Path::new(STAGE))?;
+    for (name, is_dir) in &excerpt.entries {
+        let target = whole.path.join(name);
+        make_target(&target, *is_dir)?;
+        bind(&Path::new(STAGE).join(name), &below_root(&target))?;
+    }
+    put_away(STAGE)
+}
+
+fn bind(source: &Path, target: &Path) -> Result<()> {
+    mount(Some(source), target, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+        .map_err(io::Error::from)
+        .context(STEP, format_args!("bind {source:?} to {target:?}"))
+}
+
 /// Programs want to know who they are; the host's accounts are nobody's business.
 fn accounts() -> Result<()> {
     let passwd =
         format!("jail:x:{INNER_ID}:{INNER_ID}::{}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n", view::HOME);
     let group = format!("jail:x:{INNER_ID}:\nnogroup:x:65534:\n");
     let hosts = "127.0.0.1 localhost jail\n::1 localhost\n";
-    make_directory(Path::new("etc"), 0o755)?;
     write_new(Path::new("etc/passwd"), passwd.as_bytes())?;
     write_new(Path::new("etc/group"), group.as_bytes())?;
     write_new(Path::new("etc/hosts"), hosts.as_bytes())?;
@@ -143,9 +166,7 @@ fn private_directory(name: &str, target: &Path, mode: u32) -> Result<()> {
     let source = Path::new(SCRATCH_POOL).join(name);
     make_directory(&source, mode)?;
     make_target(target, true)?;
-    mount(Some(&source), &below_root(target), None::<&str>, MsFlags::MS_BIND, None::<&str>)
-        .map_err(io::Error::from)
-        .context(STEP, format_args!("bind the private {target:?}"))
+    bind(&source, &below_root(target))
 }
 
 /// A watched path becomes a dangling link: following it moves its access time, which nothing else does without moving
@@ -169,11 +190,12 @@ fn watched_paths(plan: &Plan) -> Result<Vec<Planted>> {
         .collect()
 }
 
-fn close_scratch_pool() -> Result<()> {
-    umount2(SCRATCH_POOL, MntFlags::MNT_DETACH)
+/// Takes away a mount that served its purpose; what was bound from it stays.
+fn put_away(directory: &str) -> Result<()> {
+    umount2(directory, MntFlags::MNT_DETACH)
         .map_err(io::Error::from)
-        .and_then(|()| std::fs::remove_dir(SCRATCH_POOL))
-        .context(STEP, "put the scratch pool away")
+        .and_then(|()| std::fs::remove_dir(directory))
+        .context(STEP, format_args!("put {directory} away"))
 }
 
 /// Makes the new root the root, drops the host's tree, and seals what is left.

@@ -7,7 +7,7 @@ use crate::error::{Context, Hint, Result, policy};
 use agentkit_protocol::WorkDir;
 use nix::libc;
 use std::ffi::{CString, OsStr};
-use std::fs::Metadata;
+use std::fs::{FileType, Metadata};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -25,29 +25,17 @@ pub(crate) const HOME: &str = "/home/jail";
 /// link is made anew.
 const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
 
-/// The parts of `/etc` that programs need to start: links of /usr that lead there, the loader's cache, certificates,
+/// The parts of `/etc` that programs need to start: links of `/usr` that lead there, the loader's cache, certificates,
 /// names and types. No accounts, no host names, no keys.
-const ETC: [&str; 13] = [
-    "/etc/alternatives",
-    "/etc/ca-certificates.conf",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/mime.types",
-    "/etc/pki/tls/certs",
-    "/etc/protocols",
-    "/etc/services",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-    "/etc/timezone",
-];
-
+const ETC: [&str; 7] =
+    ["alternatives", "ld.so.cache", "localtime", "mime.types", "protocols", "services", "timezone"];
 /// The same, by the start of a name that goes on with a version: `python3.13`, `java-21-openjdk`.
 const ETC_VERSIONED: [&str; 2] = ["python3", "java-"];
+/// The same, from directories that hold secrets too.
+const ETC_NESTED: [&str; 3] = ["ssl/certs", "ssl/openssl.cnf", "pki/tls/certs"];
 
 /// A device node cannot be made in a user namespace, so the host's harmless ones are borrowed.
-const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
 const CLOSED: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const READ_ONLY: u64 = CLOSED | libc::MOUNT_ATTR_RDONLY;
@@ -132,6 +120,8 @@ pub(crate) struct View {
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
     /// Host directories and files, read-only.
     pub(crate) binds: Vec<Bind>,
+    /// Host directories of which only some entries are shown.
+    pub(crate) excerpts: Vec<Excerpt>,
     /// The host directory to work in.
     pub(crate) workdir: Option<Bind>,
 }
@@ -143,64 +133,93 @@ pub(crate) struct Bind {
     pub(crate) is_dir: bool,
     /// `MOUNT_ATTR_*` that are added to what the host's mount has.
     attributes: u64,
-    /// Device and inode that it must have.
+    /// Device and inode that it must have, where its path was judged before.
     expected: Option<(u64, u64)>,
     mount: Option<OwnedFd>,
+}
+
+/// Entries of one host directory. It is opened once, which spares opening each of them.
+#[derive(Debug)]
+pub(crate) struct Excerpt {
+    pub(crate) whole: Bind,
+    /// Path below the directory, and whether it is a directory.
+    pub(crate) entries: Vec<(PathBuf, bool)>,
 }
 
 impl View {
     /// Decides what is seen; mounts nothing yet.
     pub(crate) fn new(workdir: &WorkPath, program: Option<&Program>) -> Result<Self> {
         let mut view = View::default();
-        for path in SYSTEM.iter().chain(&ETC).map(Path::new) {
-            view.add_if_there(path, READ_ONLY)?;
+        for path in SYSTEM.map(Path::new) {
+            match path.symlink_metadata() {
+                Ok(meta) => view.add(path, &meta, None)?,
+                Err(error) => left_out(error).context(STEP, format_args!("stat {path:?}"))?,
+            }
         }
-        for path in versioned_configuration().context(STEP, "list /etc")? {
-            view.add_if_there(&path, READ_ONLY)?;
-        }
-        for path in DEVICES.iter().map(Path::new) {
-            view.add_if_there(path, DEVICE)?;
-        }
+        view.add_configuration().context(STEP, "look through /etc")?;
+        let devices = DEVICES.map(|name| (PathBuf::from(name), false)).to_vec();
+        view.excerpts.push(Excerpt { whole: Bind::new("/dev", true, DEVICE), entries: devices });
         for path in program.map_or(&[][..], |program| &program.grants) {
             let meta = path.symlink_metadata().context(STEP, format_args!("stat {path:?}"))?;
-            view.add(path, &meta, READ_ONLY)?;
+            view.add(path, &meta, Some((meta.dev(), meta.ino())))?;
         }
         if let WorkPath::Bind { path, device, inode } = workdir {
-            let expected = Some((*device, *inode));
-            view.workdir =
-                Some(Bind { path: path.clone(), is_dir: true, attributes: CLOSED, expected, mount: None });
+            let bind = Bind::new(path, true, CLOSED);
+            view.workdir = Some(Bind { expected: Some((*device, *inode)), ..bind });
         }
         Ok(view)
     }
 
-    fn add_if_there(&mut self, path: &Path, attributes: u64) -> Result<()> {
-        match path.symlink_metadata() {
-            Ok(meta) => self.add(path, &meta, attributes),
-            Err(error)
-                if error.kind() == io::ErrorKind::NotFound
-                    || error.kind() == io::ErrorKind::NotADirectory =>
-            {
-                Ok(())
-            }
-            Err(error) => Err(error).context(STEP, format_args!("stat {path:?}")),
-        }
-    }
-
-    fn add(&mut self, path: &Path, meta: &Metadata, attributes: u64) -> Result<()> {
+    fn add(&mut self, path: &Path, meta: &Metadata, expected: Option<(u64, u64)>) -> Result<()> {
         if meta.is_symlink() {
             let says = std::fs::read_link(path).context(STEP, format_args!("read the link {path:?}"))?;
             self.links.push((path.to_path_buf(), says));
         } else {
-            let expected = Some((meta.dev(), meta.ino()));
-            let path = path.to_path_buf();
-            self.binds.push(Bind { path, is_dir: meta.is_dir(), attributes, expected, mount: None });
+            self.binds.push(Bind { expected, ..Bind::new(path, meta.is_dir(), READ_ONLY) });
+        }
+        Ok(())
+    }
+
+    fn add_configuration(&mut self) -> io::Result<()> {
+        let etc = Path::new("/etc");
+        let mut entries = Vec::new();
+        for entry in std::fs::read_dir(etc)? {
+            let entry = entry?;
+            if is_configuration(entry.file_name().as_bytes()) {
+                self.add_entry(&mut entries, etc, entry.file_name().into(), entry.file_type()?)?;
+            }
+        }
+        for name in ETC_NESTED.map(PathBuf::from) {
+            match etc.join(&name).symlink_metadata() {
+                Ok(meta) => self.add_entry(&mut entries, etc, name, meta.file_type())?,
+                Err(error) => left_out(error)?,
+            }
+        }
+        self.excerpts.push(Excerpt { whole: Bind::new(etc, true, READ_ONLY), entries });
+        Ok(())
+    }
+
+    /// A link becomes a link of the jail's own: followed here, it could lead anywhere.
+    fn add_entry(
+        &mut self,
+        entries: &mut Vec<(PathBuf, bool)>,
+        parent: &Path,
+        name: PathBuf,
+        kind: FileType,
+    ) -> io::Result<()> {
+        if kind.is_symlink() {
+            let path = parent.join(name);
+            self.links.push((path.clone(), std::fs::read_link(path)?));
+        } else {
+            entries.push((name, kind.is_dir()));
         }
         Ok(())
     }
 
     /// Opens every source. Root does so before it gives up root, a user in the mount namespace that init has made.
     pub(crate) fn open(&mut self, identity: &Identity) -> Result<()> {
-        for bind in self.binds.iter_mut().filter(|bind| bind.mount.is_none()) {
+        let whole = self.excerpts.iter_mut().map(|excerpt| &mut excerpt.whole);
+        for bind in self.binds.iter_mut().chain(whole).filter(|bind| bind.mount.is_none()) {
             bind.mount = Some(bind.open()?);
         }
         let Some(workdir) = self.workdir.as_mut().filter(|workdir| workdir.mount.is_none()) else {
@@ -215,19 +234,24 @@ impl View {
     }
 }
 
-fn versioned_configuration() -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/etc")? {
-        let path = entry?.path();
-        let name = path.file_name().map(OsStr::as_bytes).unwrap_or_default();
-        if ETC_VERSIONED.iter().any(|start| name.starts_with(start.as_bytes())) {
-            found.push(path);
-        }
+fn is_configuration(name: &[u8]) -> bool {
+    ETC.iter().any(|wanted| wanted.as_bytes() == name)
+        || ETC_VERSIONED.iter().any(|start| name.starts_with(start.as_bytes()))
+}
+
+/// What a host does not have is left out of the view.
+fn left_out(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(()),
+        _ => Err(error),
     }
-    Ok(found)
 }
 
 impl Bind {
+    fn new(path: impl Into<PathBuf>, is_dir: bool, attributes: u64) -> Self {
+        Bind { path: path.into(), is_dir, attributes, expected: None, mount: None }
+    }
+
     fn open(&self) -> Result<OwnedFd> {
         let path = c_path(&self.path)?;
         let mount = sys::clone_mount(&path)
@@ -241,26 +265,25 @@ impl Bind {
 
     /// The path was judged by its name; whoever swapped it since then gets nothing.
     fn check_identity(&self, mount: &OwnedFd) -> Result<()> {
+        let Some(expected) = self.expected else { return Ok(()) };
         let stat = nix::sys::stat::fstat(mount)
             .map_err(io::Error::from)
             .context(STEP, format_args!("stat {:?}", self.path))?;
-        match self.expected {
-            Some(expected) if expected != (stat.st_dev, stat.st_ino) => {
-                Err(policy(format_args!("{:?} was replaced while the jail was being set up", self.path)))
-            }
-            _ => Ok(()),
+        if expected == (stat.st_dev, stat.st_ino) {
+            return Ok(());
         }
+        Err(policy(format_args!("{:?} was replaced while the jail was being set up", self.path)))
     }
 
-    /// Attaches the opened source at its own path below the current directory.
-    pub(crate) fn attach(&self) -> Result<()> {
-        let operation = format_args!("move_mount to {:?}", self.path).to_string();
+    /// Attaches the opened source at `target`, relative to the current directory.
+    pub(crate) fn attach(&self, target: &Path) -> Result<()> {
+        let operation = format_args!("move_mount {:?} to {target:?}", self.path).to_string();
         let mount = self
             .mount
             .as_ref()
             .ok_or_else(|| io::Error::other("it was not opened"))
             .context(STEP, &operation)?;
-        sys::attach_mount(mount.as_fd(), &c_path(&below_root(&self.path))?).context(STEP, operation)
+        sys::attach_mount(mount.as_fd(), &c_path(target)?).context(STEP, operation)
     }
 }
 

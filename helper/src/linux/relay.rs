@@ -1,0 +1,170 @@
+//! Step 2: output that is neither an anonymous pipe nor `/dev/null` reaches the caller through such a pipe.
+//!
+//! A file, socket or terminal on descriptor 1 or 2 is more than a place to write to: through `/proc/self/fd/1` the
+//! command could open the file again and read it, or listen to what is typed on the terminal. So the command gets the
+//! end of a pipe, and a small process outside copies.
+
+use super::sanitize::{self};
+use super::sys::{self, Forked};
+use crate::error::{Context, Result};
+use nix::fcntl::OFlag;
+use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use nix::sys::stat::{FileStat, SFlag, fstat, major, minor};
+use nix::sys::statfs::{FsType, fstatfs};
+use nix::unistd::{Gid, Uid, dup2_stderr, dup2_stdout, fchown, pipe2};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+const STEP: &str = "relay";
+/// Major and minor number of `/dev/null`, see null(4).
+const DEV_NULL: (u64, u64) = (1, 3);
+/// Where anonymous pipes live, see statfs(2). A named one could be opened by others too.
+const PIPEFS: FsType = FsType(0x5049_5045);
+
+/// The pipes in place of the caller's streams, and the processes that copy.
+#[derive(Default)]
+pub(crate) struct Relays {
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    copiers: Vec<nix::libc::pid_t>,
+}
+
+impl Relays {
+    /// Starts a copier for each stream that needs one; one for both where they are the same file, which keeps the order
+    /// of what is written.
+    pub(crate) fn start() -> Result<Self> {
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        let (out, err) = (Stream::of(stdout.as_fd())?, Stream::of(stderr.as_fd())?);
+        let mut relays = Relays::default();
+        if !out.is_harmless() {
+            relays.stdout = Some(relays.copy_to(stdout.as_fd())?);
+        }
+        if !err.is_harmless() {
+            relays.stderr = Some(match &relays.stdout {
+                Some(shared) if out.is_same_file(&err) => {
+                    shared.try_clone().context(STEP, "duplicate a pipe")?
+                }
+                _ => relays.copy_to(stderr.as_fd())?,
+            });
+        }
+        Ok(relays)
+    }
+
+    fn copy_to(&mut self, stream: BorrowedFd) -> Result<OwnedFd> {
+        let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from).context(STEP, "pipe2")?;
+        match sys::fork().context(STEP, "fork")? {
+            Forked::Child => copy_until_end(reader, stream),
+            Forked::Parent { pid, .. } => self.copiers.push(pid),
+        }
+        Ok(writer)
+    }
+
+    /// Outside, as root: the pipes become the jail's user's, or it could not open `/dev/stdout`. Only anonymous pipes and
+    /// our own change hands, nothing that has a name.
+    pub(crate) fn belong_to(&self, uid: u32, gid: u32) -> Result<()> {
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        for (pipe, stream) in [(&self.stdout, stdout.as_fd()), (&self.stderr, stderr.as_fd())] {
+            let stream = pipe.as_ref().map_or(stream, AsFd::as_fd);
+            if Stream::of(stream)?.is_pipe() {
+                let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+                fchown(stream, uid, gid).map_err(io::Error::from).context(STEP, "fchown a pipe")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// In the jail: the pipes take the streams' places.
+    pub(crate) fn take_over(&self) -> io::Result<()> {
+        if let Some(stdout) = &self.stdout {
+            dup2_stdout(stdout)?;
+        }
+        if let Some(stderr) = &self.stderr {
+            dup2_stderr(stderr)?;
+        }
+        Ok(())
+    }
+
+    /// Outside, once the jail exists: as long as we held these ends, the copiers would wait for us.
+    pub(crate) fn let_go(&mut self) {
+        self.stdout = None;
+        self.stderr = None;
+    }
+}
+
+impl Drop for Relays {
+    /// Waits until everything is copied.
+    fn drop(&mut self) {
+        self.let_go();
+        for copier in self.copiers.drain(..) {
+            // Whatever became of it, there is nothing left to wait for.
+            drop(sys::wait_with_usage(copier));
+        }
+    }
+}
+
+/// Ends with the last writer, and so with the jail, or when the caller does not take any more.
+fn copy_until_end(reader: OwnedFd, stream: BorrowedFd) -> ! {
+    let copy = || -> io::Result<()> {
+        // What stops the supervisor must not cut off what the command has already written.
+        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
+        sanitize::close_all_but_streams_and(Some(reader.as_raw_fd()))?;
+        let mut stream = File::from(stream.try_clone_to_owned()?);
+        io::copy(&mut File::from(reader), &mut stream).map(drop)
+    };
+    // Nobody is left to tell; the command notices by SIGPIPE.
+    std::process::exit(if copy().is_ok() { 0 } else { 1 })
+}
+
+/// What a descriptor refers to.
+struct Stream {
+    stat: FileStat,
+    file_system: FsType,
+}
+
+impl Stream {
+    fn of(stream: BorrowedFd) -> Result<Self> {
+        let stat = fstat(stream).map_err(io::Error::from).context(STEP, "stat a standard stream")?;
+        let system = fstatfs(stream).map_err(io::Error::from).context(STEP, "statfs a standard stream")?;
+        Ok(Stream { stat, file_system: system.filesystem_type() })
+    }
+
+    /// An anonymous pipe carries bytes one way, and `/dev/null` none.
+    fn is_harmless(&self) -> bool {
+        let device = (major(self.stat.st_rdev), minor(self.stat.st_rdev));
+        self.is_pipe() || (self.kind() == SFlag::S_IFCHR && device == DEV_NULL)
+    }
+
+    fn is_pipe(&self) -> bool {
+        self.kind() == SFlag::S_IFIFO && self.file_system == PIPEFS
+    }
+
+    fn kind(&self) -> SFlag {
+        SFlag::from_bits_truncate(self.stat.st_mode) & SFlag::S_IFMT
+    }
+
+    fn is_same_file(&self, other: &Stream) -> bool {
+        (self.stat.st_dev, self.stat.st_ino) == (other.stat.st_dev, other.stat.st_ino)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pipes_and_dev_null_are_passed_on() {
+        let kind = |file: &File| Stream::of(file.as_fd()).unwrap().is_harmless();
+        let (reader, writer) = io::pipe().unwrap();
+        assert!(kind(&File::from(OwnedFd::from(reader))) && kind(&File::from(OwnedFd::from(writer))));
+        assert!(kind(&File::open("/dev/null").unwrap()));
+        assert!(!kind(&File::open("/dev/zero").unwrap()));
+        assert!(!kind(&tempfile::tempfile().unwrap()));
+        let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(!kind(&File::from(OwnedFd::from(socket))));
+        let dir = tempfile::tempdir().unwrap();
+        let named = dir.path().join("fifo");
+        nix::unistd::mkfifo(&named, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(!kind(&std::fs::OpenOptions::new().read(true).write(true).open(named).unwrap()));
+    }
+}
