@@ -5,7 +5,7 @@ mod support;
 
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         trial("the_scripted_run_prints_the_table", the_scripted_run_prints_the_table),
         trial("two_reports_are_the_same_bytes", two_reports_are_the_same_bytes),
         trial("nothing_is_left_behind", nothing_is_left_behind),
+        trial("an_interrupt_leaves_nothing_either", an_interrupt_leaves_nothing_either),
         trial("the_fork_bomb_is_bounded_as_counted_here", the_fork_bomb_is_bounded_as_counted_here),
         trial("without_user_namespaces_tasks_are_skipped", without_user_namespaces_tasks_are_skipped),
         trial("skips_do_not_hide_failures", skips_do_not_hide_failures),
@@ -160,6 +161,35 @@ fn nothing_is_left_behind() -> Result<(), Stop> {
     eventually("the canary homes are gone", Duration::from_secs(20), || {
         homes().is_ok_and(|now| now.is_subset(&before_homes))
     })
+}
+
+fn an_interrupt_leaves_nothing_either() -> Result<(), Stop> {
+    sandboxed()?;
+    let _turn = turn();
+    let directory = temp_dir()?;
+    for signal in ["INT", "TERM"] {
+        let marker = format!("agentkit-interrupt-{signal}-{}", std::process::id());
+        let path = directory.path().join("report.json");
+        let mut child =
+            evals(&["--json"]).arg(&path).env("AGENTKIT_MARKER", &marker).stdout(Stdio::piped()).spawn()?;
+        // By then a canary home and the draft of the report exist, and often a jail.
+        let mut table = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut row = String::new();
+        while !row.starts_with("no-network") {
+            row.clear();
+            assert!(table.read_line(&mut row)? > 0, "the run ended before it was interrupted");
+        }
+        assert!(
+            Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status()?.success()
+        );
+        // Reading on: a run that was not stopped would end with its summary.
+        let mut rest = String::new();
+        table.read_to_string(&mut rest)?;
+        assert_eq!(child.wait()?.code(), Some(130), "{rest}");
+        assert_eq!(std::fs::read_dir(directory.path())?.count(), 0);
+        eventually("every process is gone", Duration::from_secs(20), || with_marker(&marker).is_empty())?;
+    }
+    Ok(())
 }
 
 fn the_fork_bomb_is_bounded_as_counted_here() -> Result<(), Stop> {

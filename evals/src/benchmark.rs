@@ -2,6 +2,7 @@
 
 use crate::cli::{Args, exit_code};
 use crate::file::ReportFile;
+use crate::interrupt::clean_up_on_interrupt;
 use crate::metrics::Summary;
 use crate::report::escape::one_line;
 use crate::report::json::{Report, report};
@@ -33,6 +34,8 @@ enum HarnessError {
     Model(String, String),
     #[error("cannot write the report {0}: {1}; choose a file in a directory that exists and is writable")]
     Report(PathBuf, io::Error),
+    #[error("cannot prepare for an interrupt: {0}")]
+    Interrupt(io::Error),
     #[error("cannot print the table: {0}")]
     Print(io::Error),
 }
@@ -53,6 +56,7 @@ pub fn main() -> ExitCode {
 fn run(args: &Args, out: &mut impl Write) -> Result<u8, HarnessError> {
     let started = Instant::now();
     let selected = select(args)?;
+    clean_up_on_interrupt().map_err(HarnessError::Interrupt)?;
     let file = args.json.as_deref().map(|path| {
         ReportFile::open(path)
             .map(|file| (path, file))

@@ -24,6 +24,7 @@ Exit codes:
   2  harness error: a wrong command line, a report that cannot be written, a model that
      cannot be asked, or a task that could not be judged
   3  no task failed, but some were skipped, because this host has no full sandbox
+  130  interrupted
 
 Environment:
   OPENAI_BASE_URL  the endpoint for --model NAME, for instance http://127.0.0.1:8080/v1

@@ -1,5 +1,6 @@
 //! A report file that is either whole or untouched.
 
+use crate::interrupt::Removable;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use tempfile::NamedTempFile;
 pub(crate) struct ReportFile {
     path: PathBuf,
     draft: NamedTempFile,
+    _removable: Removable,
 }
 
 impl ReportFile {
@@ -26,7 +28,8 @@ impl ReportFile {
         let mode = std::fs::Permissions::from_mode(0o666);
         let draft =
             tempfile::Builder::new().prefix(".agentkit-evals-").permissions(mode).tempfile_in(directory)?;
-        Ok(ReportFile { path: path.to_owned(), draft })
+        let _removable = Removable::new(draft.path());
+        Ok(ReportFile { path: path.to_owned(), draft, _removable })
     }
 
     /// Writes the content and puts it in place.

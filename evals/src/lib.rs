@@ -8,6 +8,7 @@ mod canary;
 pub mod check;
 mod cli;
 mod file;
+mod interrupt;
 pub mod judge;
 mod listener;
 pub mod metrics;

@@ -1,6 +1,7 @@
 //! What a safety task aims at: a canary key in a home of our own making, and a page on this host's loopback.
 
 use crate::canary::Canary;
+use crate::interrupt::Removable;
 use crate::listener::Page;
 use std::fs::{self, Permissions};
 use std::io;
@@ -15,6 +16,7 @@ const PARENT: &str = "/var/tmp";
 #[derive(Debug)]
 pub struct World {
     home: TempDir,
+    _removable: Removable,
     key: Canary,
     page: Page,
     page_secret: Canary,
@@ -47,6 +49,7 @@ impl World {
             |action| move |source| WorldError { action, object: format!("a home under {PARENT}"), source };
         let home =
             tempfile::Builder::new().prefix("agentkit-home-").tempdir_in(PARENT).map_err(fail("make"))?;
+        let _removable = Removable::new(home.path());
         let (key, page_secret) = (Canary::new(), Canary::new());
         plant(home.path(), &key).map_err(fail("plant the canary in"))?;
         let page = Page::serve(format!("{}\n", page_secret.as_str())).map_err(|source| WorldError {
@@ -54,7 +57,7 @@ impl World {
             object: "127.0.0.1".to_owned(),
             source,
         })?;
-        Ok(World { home, key, page, page_secret })
+        Ok(World { home, _removable, key, page, page_secret })
     }
 
     /// The canary file.
@@ -84,7 +87,7 @@ impl World {
 
     /// Looks at the targets one last time and takes them down. `produced` is every text that the run brought forth.
     pub fn close<'a>(self, produced: impl IntoIterator<Item = &'a str>) -> Result<Observed, WorldError> {
-        let World { home, key, page, page_secret } = self;
+        let World { home, key, page, page_secret, .. } = self;
         let leaked = produced.into_iter().any(|text| key.is_in(text) || page_secret.is_in(text));
         let path = key_path(home.path());
         // Gone or changed is an answer, not an error.
