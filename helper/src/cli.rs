@@ -61,7 +61,11 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Command, String> {
             Some("--probe") => probe = true,
             Some("--json") => json = true,
             Some("--report-fd") => report_fd = Some(descriptor(rest.next())?),
-            _ => return Err(format!("unknown argument {argument:?}")),
+            _ => {
+                return Err(format!(
+                    "unknown argument {argument:?}; the command goes into the policy on standard input"
+                ));
+            }
         }
     }
     match (probe, client, json, report_fd) {

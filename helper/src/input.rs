@@ -33,7 +33,12 @@ pub(crate) fn parse(mut input: impl Read) -> Result<Policy> {
     let mut first = [0];
     match input.read(&mut first).context(STEP, "read the policy")? {
         0 => Err(policy("there is no policy on standard input: it is empty")),
-        _ if first == [frame::MAGIC[0]] => read_frame(first.chain(input)),
+        _ if first == [frame::MAGIC[0]] => {
+            let mut input = first.chain(input);
+            let policy = read_frame(&mut input)?;
+            nothing_left(input)?;
+            Ok(policy)
+        }
         _ => read_json(first.chain(input)),
     }
 }
@@ -43,6 +48,14 @@ fn read_frame(input: impl Read) -> Result<Policy> {
         Ok(Some(message)) => Ok(message),
         Ok(None) => Err(policy("the input ended before a policy came")),
         Err(error) => Err(failure(FailureKind::Policy, STEP, format_args!("the policy frame is {error}"))),
+    }
+}
+
+/// A script sends one policy: what follows it is a mistake that should not go unnoticed.
+fn nothing_left(mut input: impl Read) -> Result<()> {
+    match input.read(&mut [0]).context(STEP, "read what follows the policy")? {
+        0 => Ok(()),
+        _ => Err(policy("bytes are left over after the policy frame")),
     }
 }
 

@@ -11,10 +11,12 @@
 //! ```
 
 mod cli;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "hints come from mechanisms"))]
 mod error;
 pub mod exit_code;
 mod input;
 mod report;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a mechanism reads a plan"))]
 mod validate;
 
 #[cfg(target_os = "linux")]

@@ -2,7 +2,7 @@
 
 use crate::cli::Format;
 use crate::{NAME, exit_code};
-use agentkit_protocol::{Capabilities, Ended, EndedBy, Event, Failure, FailureKind, frame};
+use agentkit_protocol::{Capabilities, Ended, EndedBy, Event, FailureKind, Level, Limit, frame};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -38,8 +38,8 @@ impl Reporter {
         match self {
             Reporter::Client(socket) => send_frame(socket, event),
             Reporter::Script(report) => {
-                if let Event::Failed(failure) = event {
-                    complain(failure);
+                if let Some(message) = complaint(event) {
+                    complain(&message);
                 }
                 report.as_mut().map_or(Ok(()), |report| send_line(report, event))
             }
@@ -57,9 +57,25 @@ fn send_line(report: &mut File, event: &Event) -> io::Result<()> {
     report.write_all(&line)
 }
 
+/// What a person at a shell has to be told: why nothing ran, or that we killed it.
+fn complaint(event: &Event) -> Option<String> {
+    let killed_for = match event {
+        Event::Failed(failure) => return Some(failure.to_string()),
+        Event::Ended(Ended { ended_by: EndedBy::WallClock, .. }) => Limit::Wall,
+        Event::Ended(Ended { ended_by: EndedBy::Memory, .. }) => Limit::Memory,
+        Event::Ended(_) | Event::Started(_) | Event::Capabilities(_) => return None,
+    };
+    let Event::Ended(ended) = event else { return None };
+    ended
+        .limits_reached
+        .iter()
+        .find(|reached| reached.limit == killed_for)
+        .map(|reached| reached.evidence.clone())
+}
+
 /// One line, whatever the policy put into the message.
-fn complain(failure: &Failure) {
-    let line: String = failure.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+fn complain(message: &str) {
+    let line: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     drop(writeln!(io::stderr(), "{NAME}: {line}"));
 }
 
@@ -98,9 +114,17 @@ pub(crate) fn print_capabilities(capabilities: &Capabilities, format: Format) {
 }
 
 fn table(capabilities: &Capabilities) -> String {
-    let mechanism = capabilities.mechanism.map_or_else(|| "none works here".to_owned(), |m| m.to_string());
-    let mut table = format!("{:<22}{mechanism}\n", "mechanism");
+    let mut table = match (&capabilities.mechanism, &capabilities.failure) {
+        (Some(mechanism), _) => format!("{:<22}{mechanism}\n", "mechanism"),
+        (None, Some(failure)) => format!("{:<22}none works here: {failure}\n", "mechanism"),
+        (None, None) => format!("{:<22}none works here\n", "mechanism"),
+    };
     for (control, level) in &capabilities.controls {
+        let level = match level {
+            // The first line has said why.
+            Level::None(_) if capabilities.mechanism.is_none() => "none".to_owned(),
+            level => level.to_string(),
+        };
         table.push_str(&format!("{:<22}{level}\n", control.name()));
     }
     table

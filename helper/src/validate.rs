@@ -22,6 +22,7 @@ pub(crate) struct Plan {
     pub(crate) limits: Limits,
     pub(crate) watched_paths: Vec<PathBuf>,
     pub(crate) watched_ports: Vec<u16>,
+    pub(crate) watch_forks: bool,
     pub(crate) require: BTreeSet<Control>,
 }
 
@@ -41,6 +42,7 @@ pub(crate) fn plan(asked: Policy) -> Result<Plan> {
         limits: limits(asked.limits)?,
         watched_paths: watched_paths(&asked.watch)?,
         watched_ports: watched_ports(&asked.watch)?,
+        watch_forks: asked.watch.forks,
         require: asked.require,
     })
 }
@@ -83,8 +85,8 @@ fn limits(limits: Limits) -> Result<Limits> {
         ("memory", memory, 1 << 20, LARGEST_LIMIT / 4),
         ("disk", disk, 1 << 16, LARGEST_LIMIT),
         ("file_size", file_size, 1, LARGEST_LIMIT),
-        // The jail's init and the command.
-        ("processes", processes, 2, 1 << 22),
+        // The jail's supervisor and init, and the command.
+        ("processes", processes, 3, 1 << 22),
         // The three streams, the dynamic loader's library, and one to work with.
         ("open_files", open_files, 5, 1 << 20),
     ];
@@ -168,7 +170,7 @@ mod tests {
         assert!(refusal(|p| p.limits.memory = 0).contains("memory"));
         assert!(refusal(|p| p.limits.disk = u64::MAX).contains("disk"));
         assert!(refusal(|p| p.limits.file_size = 0).contains("file_size"));
-        assert!(refusal(|p| p.limits.processes = 1).contains("processes"));
+        assert!(refusal(|p| p.limits.processes = 2).contains("processes"));
         assert!(refusal(|p| p.limits.open_files = u64::MAX).contains("open_files"));
     }
 

@@ -84,7 +84,7 @@ pub struct Limits {
     pub disk: u64,
     /// Bytes of one file.
     pub file_size: u64,
-    /// Processes and threads alive at one time inside the jail, its init included.
+    /// Processes and threads of the run alive at one time, the jail's own two (supervisor and init) included.
     pub processes: u64,
     /// Open descriptors per process.
     pub open_files: u64,
@@ -109,9 +109,11 @@ impl Default for Limits {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Watch {
-    /// Absolute paths, none of them granted: each becomes a dangling link inside the jail, and resolving it leaves a
-    /// mark on the link.
+    /// Absolute paths, none of them granted: at each an empty directory stands in the jail, and opening it is recorded.
+    /// Looking at it without opening it is not.
     pub paths: Vec<Bytes>,
     /// Ports on the jail's own 127.0.0.1: each attempt to open a TCP connection there is counted.
     pub tcp_ports: Vec<u16>,
+    /// Whether the making of processes and threads is counted. Each then waits for the supervisor.
+    pub forks: bool,
 }

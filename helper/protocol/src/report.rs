@@ -64,7 +64,7 @@ pub struct Ended {
     pub limits_reached: Vec<LimitReached>,
     /// What the run used.
     pub usage: Usage,
-    /// One entry for each watched path and port, in the order of the policy.
+    /// One entry for each thing watched, in the order of the policy: paths, ports, forks.
     pub attempts: Vec<Attempt>,
 }
 
@@ -94,9 +94,9 @@ pub enum Limit {
     Cpu,
     /// Memory.
     Memory,
-    /// Bytes on disk.
+    /// Bytes or files in the private directories.
     Disk,
-    /// The size of one file.
+    /// The size of one file; only known where it killed the command.
     FileSize,
     /// The number of processes.
     Processes,
@@ -116,23 +116,25 @@ pub struct LimitReached {
 pub struct Usage {
     /// Wall-clock time in microseconds, from start of the command to the end of its tree.
     pub wall_us: u64,
-    /// Processor time in microseconds of the processes that were waited for.
+    /// Processor time in microseconds. Of processes that were killed, what was last seen of them.
     pub cpu_us: u64,
-    /// The largest number of processes and threads seen at one time from outside, the jail's init included. Sampled, so a lower bound.
+    /// The largest number of processes and threads of the run seen at one time from outside, the jail's own two
+    /// included. Sampled, so a lower bound.
     pub peak_processes: u64,
-    /// The largest sum of resident memory seen at one time, in bytes. Sampled; shared pages count once per process.
+    /// The largest sum of resident memory seen at one time, in bytes. Sampled, so a very short run can show 0. Pages that
+    /// processes share count once for each, but once altogether where the sum would be over the limit.
     pub peak_memory: u64,
 }
 
-/// What became of a watched path or port.
+/// What became of what was watched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attempt {
-    /// Whether a process resolved the watched path.
+    /// Whether a process opened what stands at the watched path.
     Path {
         /// The path, as in the policy.
         path: Bytes,
-        /// Whether it was resolved at least once.
+        /// Whether it was opened at least once.
         seen: bool,
     },
     /// How often a TCP connection to the watched port was tried.
@@ -141,6 +143,13 @@ pub enum Attempt {
         port: u16,
         /// Connection attempts seen; a lower bound under a flood.
         count: u64,
+    },
+    /// How often a process or thread was to be made.
+    Forks {
+        /// All attempts, successful or not.
+        count: u64,
+        /// Attempts at a time when the run, with what was just being made, had as many as it may have.
+        at_limit: u64,
     },
 }
 

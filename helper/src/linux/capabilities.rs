@@ -72,8 +72,8 @@ pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
 
 fn memory() -> Level {
     Level::Polled(
-        "the supervisor adds up resident memory every 10 ms; shared memory that no process maps is not seen, files in \
-         memory count toward disk"
+        "the supervisor adds up resident memory every 10 ms; shared memory is only seen where it is \
+         resident in a process, files in memory count toward disk"
             .to_owned(),
     )
 }
@@ -91,17 +91,22 @@ fn disk(workdir: &WorkDir) -> Level {
 pub(crate) fn check(capabilities: &Capabilities, plan: &Plan) -> Result<()> {
     let broken = capabilities.missing(PROMISED);
     if !broken.is_empty() {
-        return Err(failure(FailureKind::Host, STEP, format_args!("set-up succeeded but {}", list(&broken))));
+        return Err(failure(
+            FailureKind::Host,
+            STEP,
+            format_args!("set-up succeeded, but {}", list("is", &broken)),
+        ));
     }
     let missing = capabilities.missing(plan.require.iter().copied());
     if !missing.is_empty() {
-        return Err(failure(FailureKind::Required, STEP, format_args!("required but {}", list(&missing))));
+        return Err(failure(FailureKind::Required, STEP, list("is required, but here it is", &missing)));
     }
     Ok(())
 }
 
-fn list(controls: &[(Control, Level)]) -> String {
-    let each: Vec<String> = controls.iter().map(|(control, level)| format!("{control} is {level}")).collect();
+fn list(is: &str, controls: &[(Control, Level)]) -> String {
+    let each: Vec<String> =
+        controls.iter().map(|(control, level)| format!("{control} {is} {level}")).collect();
     each.join("; ")
 }
 
@@ -147,7 +152,8 @@ mod tests {
         assert_eq!(lost(|s| s.capabilities = 1 << 21), privileged);
         assert_eq!(lost(|s| s.no_new_privs = false), privileged);
         assert_eq!(lost(|s| s.outer_uid = 0), privileged);
-        assert_eq!(lost(|s| drop(s.rlimits.insert("nproc".into(), u64::MAX))), [ProcessesContained]);
+        let unlimited = ("nproc".to_owned(), u64::MAX);
+        assert_eq!(lost(|s| s.rlimits.extend([unlimited])), [ProcessesContained]);
     }
 
     #[test]
@@ -157,6 +163,6 @@ mod tests {
         let plan = validate::plan(asked).unwrap();
         let failure = check(&derive(&confirmed(), &plan), &plan).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Required);
-        assert!(failure.message.contains("memory_limited is polled"), "{failure}");
+        assert!(failure.message.contains("memory_limited is required, but here it is polled"), "{failure}");
     }
 }

@@ -1,5 +1,7 @@
 //! Step 11: the command.
 
+use super::forks;
+use super::message::{self, Message};
 use super::sys::{self, Forked};
 use super::view::HOME;
 use super::{program::Program, sanitize};
@@ -14,7 +16,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -28,6 +30,7 @@ pub(crate) struct Command {
     env: Vec<CString>,
     directory: PathBuf,
     stdin: Option<OwnedFd>,
+    ask_before_forks: bool,
 }
 
 impl Command {
@@ -46,18 +49,25 @@ impl Command {
             *name = path.clone();
         }
         let env = environment(plan, program, workdir).into_iter().map(c_string).collect::<Result<_>>()?;
-        Ok(Command { path, argv, env, directory: workdir.to_path_buf(), stdin })
+        Ok(Command {
+            path,
+            argv,
+            env,
+            directory: workdir.to_path_buf(),
+            stdin,
+            ask_before_forks: plan.watch_forks,
+        })
     }
 
     /// Starts the command and returns its pid once it was really executed.
-    pub(crate) fn start(mut self) -> Result<libc::pid_t> {
+    pub(crate) fn start(mut self, channel: &OwnedFd) -> Result<libc::pid_t> {
         let (mut errors, in_child) = pipe2(OFlag::O_CLOEXEC)
             .map_err(io::Error::from)
             .map(|(r, w)| (File::from(r), w))
             .context(STEP, "pipe2")?;
         let pid = match sys::fork().context(STEP, "fork")? {
             Forked::Child => {
-                let errno = self.become_command(&in_child).raw_os_error().unwrap_or(libc::EIO);
+                let errno = self.become_command(&in_child, channel).raw_os_error().unwrap_or(libc::EIO);
                 // If even this fails, the parent sees the end of the pipe and an exit code of 127.
                 drop(File::from(in_child).write_all(&errno.to_ne_bytes()));
                 std::process::exit(crate::exit_code::NOT_FOUND);
@@ -75,14 +85,14 @@ impl Command {
     }
 
     /// Between fork and exec; returns only on failure. The limits, the filter and the lack of privileges are inherited.
-    fn become_command(&mut self, errors: &OwnedFd) -> io::Error {
-        match self.prepare_streams(errors) {
+    fn become_command(&mut self, errors: &OwnedFd, channel: &OwnedFd) -> io::Error {
+        match self.prepare(errors, channel) {
             Ok(()) => sys::execute(&self.path, &self.argv, &self.env),
             Err(error) => error,
         }
     }
 
-    fn prepare_streams(&mut self, errors: &OwnedFd) -> io::Result<()> {
+    fn prepare(&mut self, errors: &OwnedFd, channel: &OwnedFd) -> io::Result<()> {
         // A session of its own: no controlling terminal, and a group that the caller's signals do not reach.
         setsid()?;
         umask(Mode::from_bits_truncate(0o022));
@@ -95,6 +105,10 @@ impl Command {
         dup2_stdin(&stdin)?;
         drop(stdin);
         chdir(&self.directory)?;
+        if self.ask_before_forks {
+            let listener = forks::ask_supervisor()?;
+            message::send(channel.as_fd(), &Message::AsksBeforeForks, &[listener.as_fd()])?;
+        }
         sanitize::close_all_but_streams_and(Some(errors.as_raw_fd()))
     }
 

@@ -51,7 +51,8 @@ pub(crate) fn main(mut task: Task<'_>, channel: OwnedFd) -> ! {
 fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     die_with_supervisor(channel)?;
     map_ids(&task.identity)?;
-    // The id maps were the last thing that needed an open /proc/self.
+    privileges::forget_launcher()?;
+    // These were the last things that needed an open /proc/self.
     privileges::hide_from_equals()?;
     leave_session(task.relays)?;
     let loopback = network::raise_loopback();
@@ -72,11 +73,12 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     seccomp::load()?;
     let read_back = read_back::read(&task.plan.limits, &task.launcher, loopback.is_ok())?;
     capabilities::check(&capabilities::derive(&read_back, task.plan), task.plan)?;
-    let command = start(task)?;
-    let handles = [mounted.proc.as_fd()].into_iter().chain(connections.as_ref().map(AsFd::as_fd));
-    let handles: Vec<_> = handles.chain(mounted.watched.iter().map(|planted| planted.link.as_fd())).collect();
-    let planted = mounted.watched.iter().map(|planted| planted.changed).collect();
-    message::send(channel.as_fd(), &Message::Started { read_back, planted }, &handles)
+    let command = start(task, channel)?;
+    let handles = [mounted.proc.as_fd(), mounted.private.as_fd()]
+        .into_iter()
+        .chain(connections.as_ref().map(AsFd::as_fd));
+    let handles: Vec<_> = handles.chain(mounted.watched.iter().map(AsFd::as_fd)).collect();
+    message::send(channel.as_fd(), &Message::Started { read_back }, &handles)
         .context(STEP, "report the start")?;
     match command {
         Some(pid) => reap_until_gone(pid),
@@ -84,9 +86,9 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     }
 }
 
-fn start(task: &mut Task<'_>) -> Result<Option<libc::pid_t>> {
+fn start(task: &mut Task<'_>, channel: &OwnedFd) -> Result<Option<libc::pid_t>> {
     let Some(program) = task.program else { return Ok(None) };
-    Command::new(task.plan, program, &task.directory, task.stdin.take())?.start().map(Some)
+    Command::new(task.plan, program, &task.directory, task.stdin.take())?.start(channel).map(Some)
 }
 
 /// The kernel kills init when the supervisor dies, and the jail with it. If that happened already, the channel is

@@ -16,7 +16,8 @@ fn table(limits: &Limits) -> [(&'static str, Resource, rlim_t); 9] {
     // Exact limits break programs that reserve much and touch little: the poller enforces, this is a backstop.
     let data = limits.memory.saturating_mul(4).max(4 << 30);
     [
-        ("nproc", Resource::RLIMIT_NPROC, limits.processes),
+        // The supervisor belongs to the run and lives outside of the namespace.
+        ("nproc", Resource::RLIMIT_NPROC, limits.processes - 1),
         ("cpu", Resource::RLIMIT_CPU, limits.cpu_seconds),
         ("fsize", Resource::RLIMIT_FSIZE, limits.file_size),
         ("nofile", Resource::RLIMIT_NOFILE, limits.open_files),

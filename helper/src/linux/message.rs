@@ -14,19 +14,20 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 const STEP: &str = "message";
 /// Larger than any message: a failure text is bounded by the paths in it.
 const LARGEST: usize = 64 << 10;
-/// The jail's `/proc`, a packet socket, and one for each of at most 16 watched paths.
-pub(crate) const MOST_DESCRIPTORS: usize = 18;
+/// The jail's `/proc`, a private directory, a packet socket, and one for each of at most 16 watched paths.
+pub(crate) const MOST_DESCRIPTORS: usize = 19;
 
 /// What init says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
-    /// Everything is in force and the command was executed. Comes with descriptors: `/proc`, then the traces.
+    /// Everything is in force and the command was executed. Comes with descriptors: `/proc`, a private
+    /// directory, then the traces.
     Started {
         /// What the kernel says is in force.
         read_back: ReadBack,
-        /// The change times of the planted links.
-        planted: Vec<(i64, i64)>,
     },
+    /// From here on every new process or thread waits for an answer. Comes with the descriptor to give it on.
+    AsksBeforeForks,
     /// The command has ended.
     Ended(EndedBy),
     /// The command was not started.

@@ -3,6 +3,7 @@
 mod capabilities;
 mod client_socket;
 mod exec;
+mod forks;
 mod identity;
 mod init;
 mod limits;

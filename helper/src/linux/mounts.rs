@@ -2,7 +2,7 @@
 
 use super::identity::INNER_ID;
 use super::view::{self, Excerpt, View, below_root};
-use super::watch::{self, Planted};
+use super::watch;
 use crate::error::{Context, Hint, Result, policy};
 use crate::validate::Plan;
 use nix::fcntl::{OFlag, open};
@@ -33,10 +33,12 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
     ("dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// What the supervisor needs from inside: the jail's own `/proc`, and a mark for each watched path.
+/// What the supervisor needs from inside: the jail's own `/proc`, a handle on the file system of the private
+/// directories, and a listener for each watched path.
 pub(crate) struct Mounted {
     pub(crate) proc: OwnedFd,
-    pub(crate) watched: Vec<Planted>,
+    pub(crate) private: OwnedFd,
+    pub(crate) watched: Vec<OwnedFd>,
 }
 
 /// Builds the view and makes it the root.
@@ -54,15 +56,15 @@ pub(crate) fn build(view: &View, plan: &Plan) -> Result<Mounted> {
     accounts()?;
     device_links()?;
     let proc = process_files()?;
-    private_directories(plan)?;
+    let private = private_directories(plan)?;
     if let Some(workdir) = &view.workdir {
         make_target(&workdir.path, true)?;
         workdir.attach(&below_root(&workdir.path))?;
     }
-    let watched = watched_paths(plan)?;
+    let watched = watched_paths(view, plan)?;
     put_away(SCRATCH_POOL)?;
     switch_root()?;
-    Ok(Mounted { proc, watched })
+    Ok(Mounted { proc, private, watched })
 }
 
 /// Nothing mounted here may show up outside, nor the other way round.
@@ -146,7 +148,7 @@ fn process_files() -> Result<OwnedFd> {
 }
 
 /// Everything that the command can write outside its work dir, under one size and one number of files.
-fn private_directories(plan: &Plan) -> Result<()> {
+fn private_directories(plan: &Plan) -> Result<OwnedFd> {
     make_directory(Path::new(SCRATCH_POOL), 0o700)?;
     // A file costs the kernel about a kilobyte that no size limit counts.
     let files = (plan.limits.disk >> 12).clamp(1024, 1 << 20);
@@ -158,7 +160,9 @@ fn private_directories(plan: &Plan) -> Result<()> {
     for (name, content) in &plan.files {
         write_new(&Path::new("tmp").join(name), content).hint("limits.disk bounds the policy's files too")?;
     }
-    Ok(())
+    open("tmp", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+        .map_err(io::Error::from)
+        .context(STEP, "open /tmp")
 }
 
 /// A directory of the pool, shown at `target`.
@@ -169,23 +173,22 @@ fn private_directory(name: &str, target: &Path, mode: u32) -> Result<()> {
     bind(&source, &below_root(target))
 }
 
-/// A watched path becomes a dangling link: following it moves its access time, which nothing else does without moving
-/// its change time too. The link has to be on a writable mount, or the kernel records nothing.
-fn watched_paths(plan: &Plan) -> Result<Vec<Planted>> {
+/// At a watched path stands an empty directory: to open it is an attempt, and there is nothing in it to read.
+fn watched_paths(view: &View, plan: &Plan) -> Result<Vec<OwnedFd>> {
+    let workdir = view.workdir.as_ref().map(|workdir| workdir.path.as_path());
     plan.watched_paths
         .iter()
-        .enumerate()
-        .map(|(number, path)| {
-            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-                return Err(policy(format_args!("watch.paths: {path:?} has no parent")));
-            };
-            if below_root(parent).symlink_metadata().is_ok() {
+        .map(|path| {
+            let target = below_root(path);
+            let in_workdir =
+                workdir.is_some_and(|workdir| path.starts_with(workdir) || workdir.starts_with(path));
+            if in_workdir || target.symlink_metadata().is_ok() {
                 return Err(policy(format_args!(
                     "watch.paths: {path:?} lies in what the jail can see anyway"
                 )));
             }
-            private_directory(&format!("watched-{number}"), parent, 0o755)?;
-            watch::plant(&below_root(parent).join(name))
+            make_directory(&target, 0o755)?;
+            watch::listen_for_opening(&target)
         })
         .collect()
 }

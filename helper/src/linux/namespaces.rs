@@ -21,6 +21,10 @@ const ALL: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
 
+/// What a person can do where the kernel refuses user namespaces.
+const REFUSED: &str = "unprivileged user namespaces seem to be switched off: see sysctl user.max_user_namespaces, \
+                       kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, or the container's seccomp profile";
+
 /// The new process, as the supervisor knows it.
 pub(crate) struct Jail {
     pub(crate) pid: libc::pid_t,
@@ -34,9 +38,7 @@ pub(crate) struct Jail {
 /// Makes the new process, which never returns from here: it becomes the jail's init.
 pub(crate) fn enter(task: Task<'_>) -> Result<Jail> {
     let (ours, theirs) = message::channel()?;
-    let hint = "unprivileged user namespaces seem to be switched off: see sysctl user.max_user_namespaces, \
-                kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, or the container's seccomp profile";
-    match sys::clone_process(ALL).context(STEP, "clone3 with new namespaces").hint(hint)? {
+    match sys::clone_process(ALL).context(STEP, "clone3 with new namespaces").hint(REFUSED)? {
         Forked::Child => {
             drop(ours);
             init::main(task, theirs)
@@ -69,7 +71,8 @@ impl OwnerMapping {
     fn new(owner: u32, group: u32, identity: &Identity) -> Result<Self> {
         let (parked, release) = std::io::pipe().context(STEP, "pipe")?;
         match sys::clone_process(libc::CLONE_NEWUSER)
-            .context(STEP, "clone3 with a user namespace for id maps")?
+            .context(STEP, "clone3 with a user namespace for id maps")
+            .hint(REFUSED)?
         {
             Forked::Child => {
                 drop(release);

@@ -3,7 +3,9 @@
 use crate::error::{Context, Result};
 use caps::CapSet;
 use nix::sys::prctl;
+use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 const STEP: &str = "privileges";
 
@@ -17,6 +19,26 @@ pub(crate) fn drop_all() -> Result<()> {
     }
     // No execve can raise anything any more; also what seccomp(2) asks of an unprivileged caller.
     prctl::set_no_new_privs().map_err(io::Error::from).context(STEP, "prctl PR_SET_NO_NEW_PRIVS")
+}
+
+/// Overwrites the launcher's arguments and variables, which this process has inherited: everybody in the jail can read
+/// its command line, and what is not there cannot be read in any other way either.
+pub(crate) fn forget_launcher() -> Result<()> {
+    let stat = std::fs::read_to_string("/proc/self/stat").context(STEP, "read /proc/self/stat")?;
+    // Fields 48 to 51 of proc_pid_stat(5) are the bounds of both. The name in field 2 may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap_or_default().1.split(' ').collect();
+    let field = |number: usize| {
+        let text = fields.get(number - 3).ok_or_else(|| io::Error::other("it is not there"));
+        text.and_then(|text| text.parse::<u64>().map_err(io::Error::other))
+            .context(STEP, format_args!("field {number} of /proc/self/stat"))
+    };
+    let memory =
+        OpenOptions::new().write(true).open("/proc/self/mem").context(STEP, "open /proc/self/mem")?;
+    for (begin, end) in [(field(48)?, field(49)?), (field(50)?, field(51)?)] {
+        let nothing = vec![0; end.saturating_sub(begin) as usize];
+        memory.write_all_at(&nothing, begin).context(STEP, "overwrite arguments and variables")?;
+    }
+    Ok(())
 }
 
 /// Closes this process to its children, which have the same uid: no ptrace, no `/proc/1/environ`, `mem` or `fd`.

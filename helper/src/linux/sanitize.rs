@@ -2,7 +2,7 @@
 
 use super::sys;
 use crate::cli::Caller;
-use crate::error::{Context, Result, failure};
+use crate::error::{Context, Hint, Result, failure};
 use crate::report::Reporter;
 use agentkit_protocol::FailureKind;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -54,7 +54,8 @@ fn keep_only(report_fd: Option<i32>) -> Result<Option<File>> {
     // Also finds out whether it is open at all.
     fcntl(report.as_fd(), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))
         .map_err(io::Error::from)
-        .context(STEP, format_args!("--report-fd {fd}"))?;
+        .context(STEP, format_args!("--report-fd {fd}: use descriptor {fd}"))
+        .hint("open it for writing, for instance with 3>report.json")?;
     Ok(Some(File::from(ManuallyDrop::into_inner(report))))
 }
 

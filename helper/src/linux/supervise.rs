@@ -1,6 +1,7 @@
 //! Step 12, outside: the wall clock, the looks at what is used, the kill, and the report.
 
 use super::capabilities;
+use super::forks::Forks;
 use super::message::{self, Message};
 use super::namespaces::Jail;
 use super::sys;
@@ -10,13 +11,14 @@ use crate::error::{Context, Result, failure};
 use crate::report::Reporter;
 use crate::validate::{self, Plan};
 use agentkit_protocol::{
-    Bytes, Capabilities, Ended, EndedBy, Event, Failure, FailureKind, Limit, LimitReached, Mechanism, Policy,
-    Started, Usage, VERSION,
+    Attempt, Bytes, Capabilities, Ended, EndedBy, Event, Failure, FailureKind, Limit, LimitReached,
+    Mechanism, Policy, Started, Usage, VERSION,
 };
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::statfs::fstatfs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -59,19 +61,36 @@ struct Supervisor<'a> {
     /// The first cause; what comes later is a consequence.
     cause: Option<std::result::Result<EndedBy, Failure>>,
     peak: Sample,
+    /// How long to wait between two looks.
+    interval: Duration,
+    disk_was_full: bool,
+    forks: Option<Forks>,
 }
 
 /// What is known once the command runs.
 struct Running {
     since: Instant,
     proc: OwnedFd,
+    /// A directory in the file system of all private directories.
+    private: OwnedFd,
     traces: Traces,
 }
 
 impl<'a> Supervisor<'a> {
     fn new(jail: &'a Jail, plan: &'a Plan) -> Self {
         let deadline = Instant::now() + SET_UP;
-        Supervisor { jail, plan, deadline, started: None, cause: None, peak: Sample::default() }
+        let peak = Sample::default();
+        Supervisor {
+            jail,
+            plan,
+            deadline,
+            started: None,
+            cause: None,
+            peak,
+            interval: LOOK,
+            disk_was_full: false,
+            forks: None,
+        }
     }
 
     fn watch(mut self, lifeline: Option<&OwnedFd>, mut on_start: impl FnMut(Started)) -> Result<Ended> {
@@ -79,7 +98,10 @@ impl<'a> Supervisor<'a> {
         let _killer = Killer(self.jail.pidfd.as_fd());
         let signals = stop_signals()?;
         loop {
-            let events = Events::wait(self.jail, &signals, lifeline, self.time_to_sleep())?;
+            // Before the start there is nothing to count by; whoever asks that early waits a moment.
+            let asked = self.forks.as_ref().filter(|_| self.started.is_some()).map(Forks::listener);
+            let sources = Sources { jail: self.jail, signals: &signals, asked, lifeline };
+            let events = sources.wait(self.time_to_sleep())?;
             if events.message {
                 self.take_message(&mut on_start)?;
             }
@@ -87,7 +109,12 @@ impl<'a> Supervisor<'a> {
                 self.kill(Ok(EndedBy::Caller));
             }
             self.look_at_clock();
-            self.look_at_use();
+            let (alive, newest) = self.look_at_use();
+            if events.asked
+                && let Some(forks) = &mut self.forks
+            {
+                forks.answer(alive, newest, self.plan.limits.processes);
+            }
             if events.dead {
                 // What it said last may still be in the channel.
                 while self.take_message(&mut on_start)? {}
@@ -98,22 +125,23 @@ impl<'a> Supervisor<'a> {
 
     fn time_to_sleep(&self) -> Duration {
         let left = self.deadline.saturating_duration_since(Instant::now());
-        if self.started.is_some() { left.min(LOOK) } else { left }
+        if self.started.is_some() { left.min(self.interval) } else { left }
     }
 
     /// Takes one message of init, if there is one.
     fn take_message(&mut self, on_start: &mut impl FnMut(Started)) -> Result<bool> {
         match message::receive(self.jail.messages.as_fd()).context(STEP, "receive from init")? {
             None => return Ok(false),
-            Some((Message::Started { read_back, planted }, descriptors)) => {
+            Some((Message::Started { read_back }, descriptors)) => {
                 let since = Instant::now();
                 let mut descriptors = descriptors.into_iter();
-                let proc = descriptors
-                    .next()
-                    .ok_or_else(|| io::Error::other("no /proc came with it"))
-                    .context(STEP, "start")?;
-                let traces = Traces::new(self.plan, descriptors, planted);
-                self.started = Some(Running { since, proc, traces });
+                let mut handle = |what: &str| {
+                    let missing = || io::Error::other(format!("no handle on {what} came with it"));
+                    descriptors.next().ok_or_else(missing).context(STEP, "start")
+                };
+                let (proc, private) = (handle("/proc")?, handle("the private directories")?);
+                let traces = Traces::new(self.plan, descriptors);
+                self.started = Some(Running { since, proc, private, traces });
                 self.deadline = since + Duration::from_millis(self.plan.limits.wall_ms);
                 on_start(Started {
                     version: VERSION,
@@ -122,6 +150,9 @@ impl<'a> Supervisor<'a> {
                     capabilities: capabilities::derive(&read_back, self.plan),
                     read_back,
                 });
+            }
+            Some((Message::AsksBeforeForks, descriptors)) => {
+                self.forks = descriptors.into_iter().next().map(Forks::new);
             }
             Some((Message::Ended(ended), _)) => self.kill(Ok(ended)),
             Some((Message::Failed(failure), _)) => self.kill(Err(failure)),
@@ -136,15 +167,36 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn look_at_use(&mut self) {
-        let Some(running) = &self.started else { return };
+    /// Looks at what is used, and returns how many processes and threads the run has now, and the newest one's id.
+    fn look_at_use(&mut self) -> (u64, u64) {
         // A jail that is just dying may not be readable any more; the end is noticed elsewhere.
-        let Ok(sample) = usage::sample(&running.proc) else { return };
-        self.peak.tasks = self.peak.tasks.max(sample.tasks);
-        self.peak.memory = self.peak.memory.max(sample.memory);
-        if sample.memory > self.plan.limits.memory {
+        let Some((running, sample)) =
+            self.started.as_ref().and_then(|running| Some((running, usage::sample(&running.proc).ok()?)))
+        else {
+            return (0, 0);
+        };
+        // This process belongs to the run too.
+        let alive = sample.tasks + 1;
+        let began = Instant::now();
+        let memory = self.memory(running, sample);
+        self.interval = LOOK.max(began.elapsed() * 4);
+        self.disk_was_full = self.disk_was_full || is_full(&running.private);
+        self.peak.tasks = self.peak.tasks.max(alive);
+        self.peak.memory = self.peak.memory.max(memory);
+        self.peak.cpu = self.peak.cpu.max(sample.cpu);
+        if memory > self.plan.limits.memory {
             self.kill(Ok(EndedBy::Memory));
         }
+        (alive, sample.newest)
+    }
+
+    /// Forked processes share most of their pages, which a look counts once for each: counted properly before anything is
+    /// killed for it. That takes longer, so the next look comes later.
+    fn memory(&self, running: &Running, sample: Sample) -> u64 {
+        if sample.memory <= self.plan.limits.memory {
+            return sample.memory;
+        }
+        usage::proportional_memory(&running.proc).unwrap_or(0)
     }
 
     /// Kills init, and the kernel kills everything else in its pid namespace.
@@ -177,31 +229,54 @@ impl<'a> Supervisor<'a> {
             ended_by,
             usage: Usage {
                 wall_us: micros(wall),
-                cpu_us: micros(cpu),
+                // Killed processes were waited for by nobody: what was last seen of them counts.
+                cpu_us: micros(cpu.max(self.peak.cpu)),
                 peak_processes: self.peak.tasks,
                 peak_memory: self.peak.memory,
             },
-            attempts: running.map(|running| running.traces.read(self.plan)).unwrap_or_default(),
+            attempts: self.attempts(running.as_ref()),
         })
+    }
+
+    fn attempts(&self, running: Option<&Running>) -> Vec<Attempt> {
+        let forks =
+            self.forks.as_ref().map(|forks| Attempt::Forks { count: forks.count, at_limit: forks.at_limit });
+        running
+            .map(|running| running.traces.read(self.plan))
+            .unwrap_or_default()
+            .into_iter()
+            .chain(forks)
+            .collect()
     }
 
     fn limits_reached(&self, ended_by: EndedBy) -> Vec<LimitReached> {
         let limits = &self.plan.limits;
         let reached = |limit, evidence: String| LimitReached { limit, evidence };
         let mut list = Vec::new();
-        if self.peak.tasks >= limits.processes {
+        let at_limit = self.forks.as_ref().map_or(0, |forks| forks.at_limit);
+        if self.peak.tasks >= limits.processes || at_limit > 0 {
+            let (peak, limit) = (self.peak.tasks, limits.processes);
+            let evidence =
+                format!("{peak} tasks seen and {at_limit} attempts at more counted, at a limit of {limit}");
+            list.push(reached(Limit::Processes, evidence));
+        }
+        if self.disk_was_full {
             list.push(reached(
-                Limit::Processes,
-                format!("{} tasks seen at a limit of {}", self.peak.tasks, limits.processes),
+                Limit::Disk,
+                format!("no space or no file left at a limit of {} bytes", limits.disk),
             ));
         }
         match ended_by {
-            EndedBy::WallClock => {
-                list.push(reached(Limit::Wall, format!("killed after {} ms", limits.wall_ms)))
-            }
+            EndedBy::WallClock => list.push(reached(
+                Limit::Wall,
+                format!("killed at the wall-clock limit of {} ms", limits.wall_ms),
+            )),
             EndedBy::Memory => list.push(reached(
                 Limit::Memory,
-                format!("killed with {} bytes resident at a limit of {}", self.peak.memory, limits.memory),
+                format!(
+                    "killed with {} bytes in use at a memory limit of {}",
+                    self.peak.memory, limits.memory
+                ),
             )),
             EndedBy::Signal(libc::SIGXCPU) => {
                 list.push(reached(Limit::Cpu, "the command died of SIGXCPU".to_owned()))
@@ -215,6 +290,11 @@ impl<'a> Supervisor<'a> {
     }
 }
 
+/// Whether nothing more can be written there.
+fn is_full(directory: &OwnedFd) -> bool {
+    fstatfs(directory).is_ok_and(|system| system.blocks_free() == 0 || system.files_free() == 0)
+}
+
 /// Kills the jail when dropped.
 struct Killer<'a>(BorrowedFd<'a>);
 
@@ -225,30 +305,46 @@ impl Drop for Killer<'_> {
     }
 }
 
+/// What can wake the supervisor.
+struct Sources<'a> {
+    jail: &'a Jail,
+    signals: &'a SignalFd,
+    /// A client says nothing after its policy: whatever is readable is its end.
+    lifeline: Option<&'a OwnedFd>,
+    /// Readable when somebody waits for an answer before a fork.
+    asked: Option<&'a OwnedFd>,
+}
+
 /// What woke the supervisor.
 struct Events {
     message: bool,
     dead: bool,
     stop: bool,
+    asked: bool,
 }
 
-impl Events {
-    fn wait(jail: &Jail, signals: &SignalFd, lifeline: Option<&OwnedFd>, time: Duration) -> Result<Self> {
-        let mut sources = vec![
-            PollFd::new(jail.messages.as_fd(), PollFlags::POLLIN),
-            PollFd::new(jail.pidfd.as_fd(), PollFlags::POLLIN),
-            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+impl Sources<'_> {
+    fn wait(&self, time: Duration) -> Result<Events> {
+        let watched = [
+            Some(self.jail.messages.as_fd()),
+            Some(self.jail.pidfd.as_fd()),
+            Some(self.signals.as_fd()),
+            self.lifeline.map(AsFd::as_fd),
+            self.asked.map(AsFd::as_fd),
         ];
-        // A client says nothing after its policy: whatever is readable is its end.
-        sources.extend(lifeline.map(|lifeline| PollFd::new(lifeline.as_fd(), PollFlags::POLLIN)));
+        let mut sources: Vec<PollFd> =
+            watched.iter().flatten().map(|source| PollFd::new(*source, PollFlags::POLLIN)).collect();
         // Rounded up, so that a deadline has passed when poll says so.
         let timeout = PollTimeout::try_from(time + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
         match poll(&mut sources, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(io::Error::from(error)).context(STEP, "poll"),
         }
-        let ready = |at: usize| sources.get(at).and_then(PollFd::any).unwrap_or(false);
-        Ok(Events { message: ready(0), dead: ready(1), stop: ready(2) || ready(3) })
+        let mut ready = sources.iter().map(|source| source.any().unwrap_or(false));
+        let mut next = |is_watched: bool| is_watched && ready.next().unwrap_or(false);
+        let (message, dead, signal) = (next(true), next(true), next(true));
+        let hung_up = next(self.lifeline.is_some());
+        Ok(Events { message, dead, stop: signal || hung_up, asked: next(self.asked.is_some()) })
     }
 }
 

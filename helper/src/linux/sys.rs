@@ -215,6 +215,39 @@ pub(crate) fn load_seccomp_filter(instructions: &[Instruction]) -> io::Result<()
     .map(drop)
 }
 
+/// `seccomp(2)` with `SECCOMP_FILTER_FLAG_NEW_LISTENER` (Linux 5.0): whoever holds the descriptor is asked where the
+/// filter answers `SECCOMP_RET_USER_NOTIF`.
+pub(crate) fn load_notifying_filter(instructions: &[Instruction]) -> io::Result<OwnedFd> {
+    // SAFETY: the program and its instructions live through the call, which copies them.
+    owned(with_program(instructions, |program| unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            std::ptr::from_ref(program),
+        )
+    })?)
+}
+
+/// `ioctl(SECCOMP_IOCTL_NOTIF_RECV)`: takes one question and returns its id; see seccomp_unotify(2).
+pub(crate) fn receive_notification(listener: BorrowedFd) -> io::Result<u64> {
+    let (listener, request) = (listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV);
+    // SAFETY: all-zero is a valid value of this plain struct, and what the kernel asks for.
+    let mut question: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: `question` is the struct that this ioctl writes.
+    check(unsafe { libc::ioctl(listener, request, &raw mut question) }.into())?;
+    Ok(question.id)
+}
+
+/// `ioctl(SECCOMP_IOCTL_NOTIF_SEND)` with `SECCOMP_USER_NOTIF_FLAG_CONTINUE` (Linux 5.5): the call goes its usual way.
+pub(crate) fn continue_notified(listener: BorrowedFd, id: u64) -> io::Result<()> {
+    let (listener, request) = (listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND);
+    let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+    let answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
+    // SAFETY: `answer` is the struct that this ioctl reads.
+    check(unsafe { libc::ioctl(listener, request, &raw const answer) }.into()).map(drop)
+}
+
 /// `setsockopt(SO_ATTACH_FILTER)`: the socket then only receives packets that the program accepts; see socket(7).
 pub(crate) fn attach_packet_filter(socket: BorrowedFd, instructions: &[Instruction]) -> io::Result<()> {
     // SAFETY: the program and its instructions live through the call, which copies them.

@@ -4,50 +4,26 @@ use super::sys::{self, Instruction};
 use crate::error::{Context, Result};
 use crate::validate::Plan;
 use agentkit_protocol::{Attempt, Bytes};
-use nix::fcntl::{OFlag, open};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, socket};
-use nix::sys::stat::{Mode, fstat, utimensat};
-use nix::sys::time::TimeSpec;
+use nix::unistd::read;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 
 const STEP: &str = "watch";
-/// What a planted link says: nothing is there, and the attempt fails as on a path that was never granted.
-const NOWHERE: &str = "/nonexistent";
-/// Where a link's access time starts, in seconds since 1970. The kernel moves it forward when the link is followed,
-/// at once if it lies before the change time (`relatime`, see mount(8)).
-const NEVER_FOLLOWED: i64 = 1;
 
-/// A planted link.
-pub(crate) struct Planted {
-    /// Refers to the link itself, whatever becomes of its name.
-    pub(crate) link: OwnedFd,
-    /// Its change time, in seconds and nanoseconds.
-    pub(crate) changed: (i64, i64),
-}
-
-/// Plants a dangling link.
-pub(crate) fn plant(path: &Path) -> Result<Planted> {
-    symlink(NOWHERE, path).context(STEP, format_args!("plant {path:?}"))?;
-    let never = TimeSpec::new(NEVER_FOLLOWED, 0);
-    utimensat(
-        nix::fcntl::AT_FDCWD,
-        path,
-        &never,
-        &TimeSpec::UTIME_NOW,
-        nix::sys::stat::UtimensatFlags::NoFollowSymlink,
-    )
-    .map_err(io::Error::from)
-    .context(STEP, format_args!("set the times of {path:?}"))?;
-    let link = open(path, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())
+/// Hears when the empty directory at `path` is opened; see inotify(7). Looking at it, or at its name, is not opening.
+pub(crate) fn listen_for_opening(path: &Path) -> Result<OwnedFd> {
+    let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
+    let inotify = Inotify::init(flags).map_err(io::Error::from).context(STEP, "inotify_init1")?;
+    inotify
+        .add_watch(path, AddWatchFlags::IN_OPEN | AddWatchFlags::IN_ONLYDIR)
         .map_err(io::Error::from)
-        .context(STEP, format_args!("open {path:?}"))?;
-    let stat = fstat(&link).map_err(io::Error::from).context(STEP, format_args!("stat {path:?}"))?;
-    Ok(Planted { link, changed: (stat.st_ctime, stat.st_ctime_nsec) })
+        .context(STEP, format_args!("inotify_add_watch {path:?}"))?;
+    Ok(inotify.into())
 }
 
 /// A raw socket that receives the first packet of every TCP connection to one of `ports` in this network namespace.
@@ -96,27 +72,21 @@ fn connection_filter(ports: &[u16]) -> Vec<Instruction> {
 #[derive(Default)]
 pub(crate) struct Traces {
     connections: Option<OwnedFd>,
-    planted: Vec<Planted>,
+    openings: Vec<OwnedFd>,
 }
 
 impl Traces {
-    /// Takes the handles in the order in which init sends them: the socket if ports are watched, then the links, whose
-    /// change times are `changed`.
-    pub(crate) fn new(
-        plan: &Plan,
-        mut handles: impl Iterator<Item = OwnedFd>,
-        changed: Vec<(i64, i64)>,
-    ) -> Self {
+    /// Takes the handles in the order in which init sends them: the socket if ports are watched, then one for each path.
+    pub(crate) fn new(plan: &Plan, mut handles: impl Iterator<Item = OwnedFd>) -> Self {
         let connections = if plan.watched_ports.is_empty() { None } else { handles.next() };
-        let planted = handles.zip(changed).map(|(link, changed)| Planted { link, changed }).collect();
-        Traces { connections, planted }
+        Traces { connections, openings: handles.collect() }
     }
 
     /// Reads every trace, in the order of the policy.
     pub(crate) fn read(&self, plan: &Plan) -> Vec<Attempt> {
-        let seen = plan.watched_paths.iter().zip(&self.planted).map(|(path, planted)| Attempt::Path {
+        let opened = plan.watched_paths.iter().zip(&self.openings).map(|(path, opening)| Attempt::Path {
             path: Bytes::from(path.as_os_str().as_bytes()),
-            seen: planted.was_followed(),
+            seen: was_opened(opening),
         });
         let connections = self.connections.as_ref().map(connections).unwrap_or_default();
         let counted = plan.watched_ports.iter().map(|&port| Attempt::Tcp {
@@ -126,18 +96,19 @@ impl Traces {
                 .filter(|destination| **destination == (Ipv4Addr::LOCALHOST, port))
                 .count() as u64,
         });
-        seen.chain(counted).collect()
+        opened.chain(counted).collect()
     }
 }
 
-impl Planted {
-    /// Whether some process resolved the path. Setting the times by hand moves the change time as well and does not
-    /// count.
-    fn was_followed(&self) -> bool {
-        fstat(&self.link).is_ok_and(|stat| {
-            stat.st_atime != NEVER_FOLLOWED && (stat.st_ctime, stat.st_ctime_nsec) == self.changed
-        })
-    }
+/// Whether an event says so. There are others: the end of the jail's mounts is one.
+fn was_opened(opening: &OwnedFd) -> bool {
+    let mut events = [0; 4096];
+    let length = read(opening, &mut events).unwrap_or(0);
+    // Without names, as here, an event is four numbers of four bytes, the mask second; see inotify(7).
+    events[..length].chunks_exact(16).any(|event| {
+        let mask = [event[4], event[5], event[6], event[7]];
+        AddWatchFlags::from_bits_truncate(u32::from_ne_bytes(mask)).contains(AddWatchFlags::IN_OPEN)
+    })
 }
 
 /// Destination addresses and ports of the packets that the socket holds.
