@@ -11,7 +11,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -21,7 +22,6 @@ enum Colour {
 }
 
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
-#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "shown by Debug only")]
 struct Point {
     x: i64,
@@ -361,9 +361,9 @@ impl Model for Watched {
 fn the_same_reaches_the_model_as_the_result_of_the_call() {
     for (tool, arguments, wanted) in TABLE {
         let turns = vec![Turn::call(*tool, ScriptedArguments::from(*arguments)), Turn::answer("done")];
-        let model = Watched { script: Scripted::new("table", turns), seen: Mutex::default() };
-        Agent::new(&model, registry()).run("go");
-        let seen = model.seen.into_inner().expect("lock");
+        let model = Arc::new(Watched { script: Scripted::new("table", turns), seen: Mutex::default() });
+        Agent::new(Arc::clone(&model), registry()).run("go");
+        let seen = model.seen.lock().expect("lock");
         let (text, is_error) = match wanted {
             Ok(value) => ((*value).to_owned(), false),
             Err(rest) => (message(tool, rest), true),
@@ -391,6 +391,50 @@ fn a_flood_of_faults_stays_readable() {
     let name = "x".repeat(1_000_000);
     let error = call(&registry(), "nothing", &format!("{{\"{name}\":1}}")).expect_err("unknown");
     assert!(error.message.len() < 300, "{}", error.message.len());
+}
+
+#[test]
+fn many_members_are_read_in_one_pass() {
+    let flood = |member: fn(usize) -> String| {
+        let members: Vec<String> = (0..300_000).map(member).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    let (distinct, equal) = (flood(|n| format!("\"key{n}\":1")), flood(|_| "\"key\":1".to_owned()));
+    for (tool, arguments, wanted) in [
+        ("nothing", &distinct, "and 299980 more"),
+        ("nothing", &equal, "and 299980 more"),
+        ("two", &distinct, "and 299982 more"),
+        ("anything", &format!("{{\"value\":{equal}}}"), "and 299979 more"),
+        ("map", &format!("{{\"entries\":{distinct}}}"), "and 299980 more"),
+        ("points", &format!("{{\"points\":[{distinct}]}}"), "and 299981 more"),
+        ("list", &format!("{{\"items\":[{}]}}", vec!["true"; 300_000].join(",")), "and 299980 more"),
+    ] {
+        let started = Instant::now();
+        let error = call(&registry(), tool, arguments).expect_err("invalid");
+        // Well under a second; comparing each with each took more than a minute.
+        assert!(started.elapsed() < Duration::from_secs(15), "{tool}: {:?}", started.elapsed());
+        assert!(error.message.ends_with(wanted) && error.message.len() < 40_000, "{tool}: {}", error.message);
+    }
+    assert!(call(&registry(), "anything", &format!("{{\"value\":{distinct}}}")).is_ok());
+}
+
+#[test]
+fn a_plain_value_is_a_result() {
+    /// Adds.
+    #[tool]
+    fn add(a: u64, b: u64) -> u64 {
+        a + b
+    }
+    /// Compares.
+    #[tool]
+    fn less(a: u64, b: u64) -> Result<bool, ToolError> {
+        Ok(a < b)
+    }
+    let mut registry = Registry::new();
+    registry.add(add::tool()).expect("valid");
+    registry.add(less::tool()).expect("valid");
+    let text = |tool| call(&registry, tool, r#"{"a":1,"b":2}"#).map(|output| output.text);
+    assert_eq!((text("add"), text("less")), (Ok("3".to_owned()), Ok("true".to_owned())));
 }
 
 #[test]

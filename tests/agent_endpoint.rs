@@ -3,7 +3,10 @@
 use agentkit_agent::model::openai::OpenAi;
 use agentkit_agent::model::retry::Waiter;
 use agentkit_agent::model::{Message, Reply, Request};
-use agentkit_agent::{AgentEvent, Cancel, Clock, Context, EventSink, Model, ModelError, ModelErrorKind};
+use agentkit_agent::{
+    Agent, AgentEvent, Bounds, Cancel, Clock, Context, EventSink, Model, ModelError, ModelErrorKind,
+    Registry, StopReason,
+};
 use serde_json::json;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -385,6 +388,67 @@ fn the_key_is_in_no_error_event_or_debug_text() {
     assert!(!asked.events.is_empty() && !format!("{:?}", asked.events).contains(KEY));
     let model = OpenAi::new("m", "http://127.0.0.1:1", Some(KEY)).expect("usable");
     assert!(!format!("{model:?}").contains(KEY));
+}
+
+/// Any four characters in a row of the key are too many.
+fn assert_no_part_of(key: &str, text: &str) {
+    let parts = (0..key.len() - 4).map(|start| &key[start..start + 5]);
+    for part in parts.filter(|part| !"Bearer".contains(part)) {
+        assert!(!text.contains(part), "`{part}` in {text}");
+    }
+}
+
+#[test]
+fn no_part_of_the_key_is_left_where_a_text_is_cut() {
+    let escaped: String = KEY.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+    // Wherever the cut falls: before, in and after the key.
+    for padding in (150..230).step_by(7).map(|length| "x".repeat(length)) {
+        for body in [
+            format!("{padding}{KEY}"),
+            format!("{padding}{escaped}"),
+            format!(r#"{{"error":{{"message":"{padding}{KEY}"}}}}"#),
+            format!(r#"{{"error":{{"message":"{padding}{escaped}"}}}}"#),
+            format!(r#"{{"error":{{"code":"{padding}{escaped}"}}}}"#),
+        ] {
+            for status in ["200 OK", "401 Unauthorized"] {
+                assert_no_part_of(KEY, ask(vec![json_answer(status, &body)]).message());
+            }
+        }
+    }
+    for padding in (20..70).step_by(7).map(|length| "x".repeat(length)) {
+        let kind = answer("404 Not Found", &format!("content-type: {padding}{KEY}\r\n"), "");
+        assert_no_part_of(KEY, ask(vec![kind]).message());
+        let note = format!(r#"{{"choices":[{{"message":{{"content":[{{"type":"{padding}{KEY}"}}]}}}}]}}"#);
+        let events = ask(vec![json_answer("200 OK", &note)]).events;
+        assert!(!events.is_empty());
+        assert_no_part_of(KEY, &format!("{events:?}"));
+    }
+}
+
+#[test]
+fn what_a_server_says_is_escaped_once_where_it_is_shown() {
+    let asked = ask(vec![answer("400 Bad Request", "", "boom \u{1b}[31mred")]);
+    let error = asked.result.expect_err("it failed");
+    assert!(error.message.ends_with(": boom \u{1b}[31mred"), "{}", error.message);
+    assert!(error.to_string().ends_with(": boom \\u{1b}[31mred"), "{error}");
+}
+
+#[test]
+fn a_cancellation_ends_a_run_that_waits_for_a_server() {
+    let server = Server::start(vec![Answer::Stall]);
+    let model = OpenAi::new("m", &server.url(), None).expect("usable");
+    let cancel = Cancel::new();
+    let agent = Agent::new(model, Registry::new()).cancel(cancel.clone());
+    let agent = agent.bounds(Bounds { wall: Duration::from_secs(60), ..Bounds::default() });
+    let run = std::thread::spawn(move || agent.run("go"));
+    // The request is there, so the client is waiting for its answer.
+    while server.requests().is_empty() {
+        std::thread::yield_now();
+    }
+    let cancelled = Instant::now();
+    cancel.cancel();
+    assert_eq!(run.join().expect("no panic").stop, StopReason::Cancelled);
+    assert!(cancelled.elapsed() < Duration::from_secs(10), "{:?}", cancelled.elapsed());
 }
 
 /// A clock that stands at the deadline.

@@ -3,14 +3,15 @@
 use agentkit_agent::model::scripted::{Scripted, ScriptedArguments, Turn};
 use agentkit_agent::model::{Finish, Message, Reply, Request, ToolCall};
 use agentkit_agent::{
-    Agent, AgentEvent, Bounds, Cancel, Clock, Context, EventSink, Model, ModelError, ModelErrorKind,
-    Registry, StopReason, Tool, ToolErrorKind, Trajectory, tool,
+    Agent, AgentEvent, Bounds, CallRecord, Cancel, Clock, Context, EventSink, Model, ModelError,
+    ModelErrorKind, Registry, StopReason, Tool, ToolErrorKind, Trajectory, tool,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// Returns what it is given.
@@ -92,8 +93,8 @@ struct Replies {
 }
 
 impl Replies {
-    fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
-        Replies { replies: replies.into_iter().map(Ok).collect(), seen: Mutex::default() }
+    fn new(replies: impl IntoIterator<Item = Reply>) -> Arc<Self> {
+        Arc::new(Replies { replies: replies.into_iter().map(Ok).collect(), seen: Mutex::default() })
     }
 
     fn requests(&self) -> Vec<Vec<Message>> {
@@ -147,7 +148,7 @@ fn kinds(trajectory: &Trajectory) -> Vec<Option<ToolErrorKind>> {
 }
 
 fn texts(trajectory: &Trajectory) -> Vec<String> {
-    let text = |record: &agentkit_agent::CallRecord| match &record.result {
+    let text = |record: &CallRecord| match &record.result {
         Ok(output) => output.text.clone(),
         Err(error) => error.message.clone(),
     };
@@ -209,7 +210,7 @@ fn time_is_looked_at_before_every_call() {
         call("c", "slow", json!({"seconds": 1})),
     ]);
     let model = Replies::new([reply, answering("late")]);
-    let trajectory = Agent::new(&model, registry(vec![Box::new(slow::tool(Arc::clone(&clock)))]))
+    let trajectory = Agent::new(Arc::clone(&model), registry(vec![Box::new(slow::tool(Arc::clone(&clock)))]))
         .bounds(Bounds { wall: Duration::from_secs(10), ..Bounds::default() })
         .clock(clock)
         .run("go");
@@ -243,7 +244,9 @@ fn reported_tokens_are_added_up_and_unknown_ones_estimated() {
     let with = |tokens| Reply { tokens, ..calling([call("", "echo", json!({"text": "a"}))]) };
     let run = |replies: Vec<Reply>, max_tokens| {
         let model = Replies::new(replies);
-        Agent::new(&model, echo_only()).bounds(Bounds { max_tokens, ..Bounds::default() }).run("go")
+        Agent::new(Arc::clone(&model), echo_only())
+            .bounds(Bounds { max_tokens, ..Bounds::default() })
+            .run("go")
     };
     let trajectory = run(vec![with(Some(60)), with(Some(60)), answering("done")], 100);
     assert_eq!((trajectory.stop, trajectory.tokens), (StopReason::MaxTokens, Some(120)));
@@ -297,7 +300,7 @@ fn polling_and_varying_arguments_are_no_loop() {
 fn parallel_twins_are_not_run_but_do_not_end_the_run() {
     let twins = calling((0..5).map(|_| call("", "echo", json!({"text": "a"}))));
     let model = Replies::new([twins, answering("done")]);
-    let trajectory = Agent::new(&model, echo_only()).run("go");
+    let trajectory = Agent::new(Arc::clone(&model), echo_only()).run("go");
     let not_run = Some(ToolErrorKind::NotRun);
     assert_eq!(
         (&trajectory.stop, kinds(&trajectory)),
@@ -315,7 +318,7 @@ fn a_cut_reply_executes_nothing_and_the_loop_goes_on() {
     };
     let model = Replies::new([cut, answering("done")]);
     let trajectory =
-        Agent::new(&model, registry(vec![Box::new(counter::tool(Arc::clone(&calls)))])).run("go");
+        Agent::new(Arc::clone(&model), registry(vec![Box::new(counter::tool(Arc::clone(&calls)))])).run("go");
     assert_eq!((trajectory.stop.clone(), calls.load(Ordering::SeqCst)), (StopReason::Answered, 0));
     assert!(texts(&trajectory).iter().all(|text| text.starts_with("not run: the reply was cut (length)")));
     assert_one_result_each(&trajectory, &model.requests());
@@ -336,8 +339,8 @@ fn a_run_can_end_without_an_answer() {
     let failed = Replies { replies: vec![Err(ModelError::new("broken"))], ..Replies::default() };
     assert_eq!(Agent::new(failed, echo_only()).run("go").stop, StopReason::ModelFailed("broken".to_owned()));
     let overflow = ModelError { kind: ModelErrorKind::ContextOverflow, message: "too long".to_owned() };
-    let failed = Replies { replies: vec![Err(overflow)], ..Replies::default() };
-    let trajectory = Agent::new(&failed, echo_only()).run("go");
+    let failed = Arc::new(Replies { replies: vec![Err(overflow)], ..Replies::default() });
+    let trajectory = Agent::new(Arc::clone(&failed), echo_only()).run("go");
     assert_eq!(trajectory.stop, StopReason::ContextOverflow("too long".to_owned()));
     assert_eq!(failed.requests().len(), 1);
 }
@@ -360,10 +363,29 @@ fn missing_and_duplicate_ids_become_unique() {
         calling([same("x"), same("")]),
         answering("done"),
     ]);
-    let trajectory = Agent::new(&model, echo_only()).run("go");
+    let trajectory = Agent::new(Arc::clone(&model), echo_only()).run("go");
     assert_eq!(trajectory.stop, StopReason::Answered);
     assert_one_result_each(&trajectory, &model.requests());
     assert_eq!(trajectory.steps[0].reply.calls[2].id, "x");
+}
+
+#[test]
+fn a_flood_of_calls_is_answered_in_full_and_run_in_part() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let flood = calling((0..50_000).map(|_| call("", "counter", json!({}))));
+    let model = Replies::new([flood, answering("done")]);
+    let tools = registry(vec![Box::new(counter::tool(Arc::clone(&calls)))]);
+    let started = Instant::now();
+    let trajectory = Agent::new(Arc::clone(&model), tools)
+        .bounds(Bounds { max_calls_per_reply: 3, ..Bounds::default() })
+        .run("go");
+    // With ids searched for from the start each time, this took minutes.
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert_eq!((&trajectory.stop, calls.load(Ordering::SeqCst)), (&StopReason::Answered, 3));
+    assert_one_result_each(&trajectory, &model.requests());
+    let last = texts(&trajectory).pop();
+    let wanted = "not run: of one reply at most 3 calls can be run; make the others again in the next";
+    assert_eq!(last.as_deref(), Some(wanted));
 }
 
 #[test]
@@ -384,6 +406,14 @@ fn a_panic_becomes_the_result_of_its_call_and_the_tool_stays_usable() {
 }
 
 #[test]
+fn a_dry_run_checks_arguments_before_it_refuses() {
+    let turns = vec![Turn::call("change-it", json!({"what": "all"})), Turn::answer("done")];
+    let tools = registry(vec![Box::new(change::tool(Arc::default()))]);
+    let trajectory = Agent::new(Scripted::new("s", turns), tools).dry_run(true).run("go");
+    assert_eq!(kinds(&trajectory), [Some(ToolErrorKind::InvalidArguments)]);
+}
+
+#[test]
 fn a_dry_run_refuses_what_changes_something_also_among_parallel_calls() {
     let calls = Arc::new(AtomicUsize::new(0));
     let tools = || registry(vec![Box::new(change::tool(Arc::clone(&calls))), Box::new(echo::tool())]);
@@ -393,12 +423,12 @@ fn a_dry_run_refuses_what_changes_something_also_among_parallel_calls() {
         call("c", "change-it", json!({})),
     ]);
     let model = Replies::new([reply.clone(), answering("done")]);
-    let trajectory = Agent::new(&model, tools()).dry_run(true).run("go");
+    let trajectory = Agent::new(Arc::clone(&model), tools()).dry_run(true).run("go");
     let refused = Some(ToolErrorKind::Refused);
     assert_eq!((kinds(&trajectory), calls.load(Ordering::SeqCst)), (vec![None, refused, refused], 0));
     assert_eq!(texts(&trajectory)[1], "refused: `change-it` changes something, and this is a dry run");
     let model = Replies::new([reply, answering("done")]);
-    Agent::new(&model, tools()).run("go");
+    Agent::new(Arc::clone(&model), tools()).run("go");
     assert_eq!(calls.load(Ordering::SeqCst), 2);
 }
 
@@ -407,14 +437,143 @@ fn cancelling_leaves_no_call_without_a_result() {
     let reply = calling([call("a", "give_up", json!({})), call("b", "echo", json!({"text": "x"}))]);
     let model = Replies::new([reply, answering("done")]);
     let tools = registry(vec![Box::new(give_up::tool()), Box::new(echo::tool())]);
-    let trajectory = Agent::new(&model, tools).run("go");
+    let trajectory = Agent::new(Arc::clone(&model), tools).run("go");
     assert_eq!(trajectory.stop, StopReason::Cancelled);
     assert_eq!(texts(&trajectory), ["given up", "not run: the run was cancelled"]);
     let cancel = Cancel::default();
     cancel.cancel();
     let model = Replies::new([answering("done")]);
-    let trajectory = Agent::new(&model, echo_only()).cancel(cancel).run("go");
+    let trajectory = Agent::new(Arc::clone(&model), echo_only()).cancel(cancel).run("go");
     assert_eq!((trajectory.stop, model.requests().len()), (StopReason::Cancelled, 0));
+}
+
+/// Something that never comes back until it is released.
+#[derive(Clone, Default)]
+struct Parked(Arc<(Mutex<bool>, Condvar)>);
+
+impl Parked {
+    fn wait(&self) {
+        let (released, changed) = &*self.0;
+        let mut released = released.lock().expect("lock");
+        while !*released {
+            released = changed.wait(released).expect("lock");
+        }
+    }
+
+    fn release(&self) {
+        *self.0.0.lock().expect("lock") = true;
+        self.0.1.notify_all();
+    }
+}
+
+/// Never comes back. Says that it was called, and once released what it sees.
+#[tool]
+fn hang(context: &Context, state: &(Parked, Sender<bool>)) -> String {
+    let (parked, tell) = state;
+    tell.send(context.cancel().is_cancelled()).expect("the test");
+    parked.wait();
+    tell.send(context.cancel().is_cancelled()).expect("the test");
+    "too late".to_owned()
+}
+
+#[test]
+fn a_tool_that_never_comes_back_is_abandoned_at_the_deadline() {
+    let (parked, (tell, told)) = (Parked::default(), channel());
+    let reply = calling([call("a", "hang", json!({})), call("b", "echo", json!({"text": "x"}))]);
+    let model = Replies::new([reply, answering("done")]);
+    let tools = registry(vec![Box::new(hang::tool((parked.clone(), tell))), Box::new(echo::tool())]);
+    let cancel = Cancel::new();
+    let trajectory = Agent::new(Arc::clone(&model), tools)
+        .bounds(Bounds { wall: Duration::from_millis(200), ..Bounds::default() })
+        .cancel(cancel.clone())
+        .run("go");
+    assert!(trajectory.elapsed < Duration::from_secs(20), "{:?}", trajectory.elapsed);
+    assert_eq!(trajectory.stop, StopReason::WallClock);
+    assert_eq!(kinds(&trajectory), [Some(ToolErrorKind::Abandoned), Some(ToolErrorKind::NotRun)]);
+    assert_eq!(texts(&trajectory)[0], "`hang` was still running at the deadline and was abandoned");
+    assert_one_result_each(&trajectory, &model.requests());
+    parked.release();
+    assert_eq!((told.recv(), told.recv()), (Ok(false), Ok(true)), "it is told to stop");
+    assert!(!cancel.is_cancelled(), "but the caller's flag is the caller's");
+}
+
+#[test]
+fn a_tool_that_ignores_a_cancellation_is_abandoned() {
+    let (parked, (tell, told)) = (Parked::default(), channel());
+    let tools = registry(vec![Box::new(hang::tool((parked.clone(), tell)))]);
+    let cancel = Cancel::new();
+    let agent = Agent::new(Replies::new([calling([call("a", "hang", json!({}))])]), tools);
+    let agent = agent.cancel(cancel.clone());
+    let run = std::thread::spawn(move || agent.run("go"));
+    assert_eq!(told.recv(), Ok(false));
+    cancel.cancel();
+    let trajectory = run.join().expect("no panic");
+    assert_eq!(
+        (&trajectory.stop, kinds(&trajectory)),
+        (&StopReason::Cancelled, vec![Some(ToolErrorKind::Abandoned)])
+    );
+    parked.release();
+    assert_eq!(told.recv(), Ok(true));
+}
+
+/// Never replies until it is released; panics if told to.
+struct Hanging {
+    parked: Parked,
+    asked: Sender<()>,
+    panics: bool,
+}
+
+impl Model for Hanging {
+    fn name(&self) -> &str {
+        "hanging"
+    }
+
+    fn reply(&self, _context: &Context, _request: &Request<'_>) -> Result<Reply, ModelError> {
+        assert!(!self.panics, "on purpose");
+        self.asked.send(()).expect("the test");
+        self.parked.wait();
+        Ok(answering("too late"))
+    }
+}
+
+#[test]
+fn a_model_that_never_replies_holds_neither_the_deadline_nor_a_cancellation() {
+    let (parked, (asked, was_asked)) = (Parked::default(), channel());
+    let model = Arc::new(Hanging { parked: parked.clone(), asked, panics: false });
+    let agent = Agent::new(Arc::clone(&model), echo_only());
+    let trajectory = agent.bounds(Bounds { wall: Duration::from_millis(200), ..Bounds::default() }).run("go");
+    assert_eq!((trajectory.stop, trajectory.steps.len()), (StopReason::WallClock, 0));
+    assert!(trajectory.elapsed < Duration::from_secs(20), "{:?}", trajectory.elapsed);
+    was_asked.recv().expect("asked");
+
+    let cancel = Cancel::new();
+    let agent = Agent::new(model, echo_only()).cancel(cancel.clone());
+    let run = std::thread::spawn(move || agent.run("go"));
+    was_asked.recv().expect("asked");
+    cancel.cancel();
+    assert_eq!(run.join().expect("no panic").stop, StopReason::Cancelled);
+    parked.release();
+}
+
+#[test]
+fn a_model_that_panics_fails() {
+    let model = Hanging { parked: Parked::default(), asked: channel().0, panics: true };
+    let wanted = "the model `hanging` panicked: on purpose".to_owned();
+    assert_eq!(Agent::new(model, echo_only()).run("go").stop, StopReason::ModelFailed(wanted));
+}
+
+#[test]
+fn a_trajectory_serializes() {
+    let turns = vec![echoing("a"), Turn::call("missing", json!({})), Turn::answer("{last}")];
+    let trajectory = Agent::new(Scripted::new("s", turns), echo_only()).run("go");
+    let written = serde_json::to_value(&trajectory).expect("serializable");
+    assert_eq!((&written["prompt"], &written["stop"]), (&json!("go"), &json!("answered")));
+    let first = &written["steps"][0]["calls"][0];
+    assert_eq!(first["call"], json!({"id": "call_1", "name": "echo", "arguments": "{\"text\":\"a\"}"}));
+    assert_eq!(first["result"], json!({"Ok": {"text": "a", "details": null}}));
+    assert_eq!(written["steps"][1]["calls"][0]["result"]["Err"]["kind"], "unknown_tool");
+    assert_eq!(written["steps"][2]["reply"]["finish"], "done");
+    assert_eq!(json!(StopReason::Cut("length".to_owned())), json!({"cut": "length"}));
 }
 
 #[test]
@@ -430,7 +589,7 @@ fn long_results_are_cut_between_characters_with_a_note() {
 #[test]
 fn the_system_text_comes_first() {
     let model = Replies::new([answering("done")]);
-    Agent::new(&model, echo_only()).system("Be brief.").run("go");
+    Agent::new(Arc::clone(&model), echo_only()).system("Be brief.").run("go");
     let wanted = [Message::System("Be brief.".to_owned()), Message::User("go".to_owned())];
     assert_eq!(model.requests()[0], wanted);
 }
@@ -490,6 +649,10 @@ fn one_script_serves_many_runs_alike() {
     assert_eq!(ids(&one), ["call_1"]);
 }
 
+fn was_not_run(record: &CallRecord) -> bool {
+    record.result.as_ref().is_err_and(|error| error.kind == ToolErrorKind::NotRun)
+}
+
 /// Replies of every kind, with ids and calls of every quality.
 fn reply() -> impl Strategy<Value = Reply> {
     let call = (
@@ -514,9 +677,10 @@ fn reply() -> impl Strategy<Value = Reply> {
 }
 
 fn bounds() -> impl Strategy<Value = Bounds> {
-    (0usize..6, 0u64..400, 0u64..12, 0usize..4, 0usize..40).prop_map(
-        |(max_steps, max_tokens, wall, repeat, bytes)| Bounds {
+    (0usize..6, 0usize..8, 0u64..400, 0u64..12, 0usize..4, 0usize..40).prop_map(
+        |(max_steps, calls, max_tokens, wall, repeat, bytes)| Bounds {
             max_steps,
+            max_calls_per_reply: calls,
             max_tokens,
             wall: Duration::from_secs(wall),
             repeat_limit: repeat,
@@ -543,12 +707,15 @@ proptest! {
             Box::new(change::tool(Arc::clone(&changes))),
         ];
         let model = Replies::new(replies);
-        let agent = Agent::new(&model, registry(tools)).bounds(bounds.clone()).dry_run(dry_run).clock(clock);
+        let agent = Agent::new(Arc::clone(&model), registry(tools)).bounds(bounds.clone()).dry_run(dry_run).clock(clock);
         let trajectory = agent.run("go");
         let requests = model.requests();
         assert_one_result_each(&trajectory, &requests);
         prop_assert!(requests.len() <= bounds.max_steps);
         prop_assert!(trajectory.steps.len() <= bounds.max_steps);
+        for step in &trajectory.steps {
+            prop_assert!(step.calls.iter().skip(bounds.max_calls_per_reply).all(was_not_run));
+        }
         prop_assert_eq!(trajectory.answer.is_some(), trajectory.stop == StopReason::Answered);
         prop_assert!(!dry_run || changes.load(Ordering::SeqCst) == 0);
     }

@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         trial("a_failing_program_is_an_error_with_its_output", a_failing_program_is_an_error_with_its_output),
         trial("long_output_says_what_is_left_out", long_output_says_what_is_left_out),
         trial("the_time_left_of_the_run_is_a_limit", the_time_left_of_the_run_is_a_limit),
+        trial("nothing_runs_when_no_time_is_left", nothing_runs_when_no_time_is_left),
         trial("the_limit_of_the_sandbox_stays_one", the_limit_of_the_sandbox_stays_one),
         trial("a_cancelled_run_starts_nothing", a_cancelled_run_starts_nothing),
         trial("cancelling_ends_a_program", cancelling_ends_a_program),
@@ -44,6 +45,10 @@ fn call(sandbox: Sandbox, context: &Context, code: &str, dry_run: bool) -> Resul
 
 fn run(code: &str) -> Result<Result<ToolOutput, ToolError>, Stop> {
     Ok(call(sandbox(Limits::default())?, &Context::detached(), code, false))
+}
+
+fn due_in(time: Duration) -> Context {
+    Context::new(Some(Instant::now() + time), Cancel::default(), Arc::new(NoEvents))
 }
 
 fn check_report(details: &Value, ended: &Value) {
@@ -82,19 +87,26 @@ fn long_output_says_what_is_left_out() -> Result<(), Stop> {
 }
 
 fn the_time_left_of_the_run_is_a_limit() -> Result<(), Stop> {
-    let deadline = Instant::now() + Duration::from_millis(700);
-    let context = Context::new(Some(deadline), Cancel::default(), Arc::new(NoEvents));
-    let error = call(sandbox(Limits::default())?, &context, "while True: pass", false).expect_err("too slow");
+    // The probe of the host takes its time, and has to be over before the clock starts.
+    let sandbox = sandbox(Limits::default())?;
+    let error = call(sandbox, &due_in(Duration::from_millis(700)), "while True: pass", false);
+    let error = error.expect_err("too slow");
     assert!(error.message.starts_with("the program failed: killed at the wall-clock limit of "), "{error}");
     assert_eq!(error.details["ended"], "wall_clock");
     Ok(())
 }
 
+fn nothing_runs_when_no_time_is_left() -> Result<(), Stop> {
+    let sandbox = Sandbox::builder().helper(Helper::Path("/nonexistent/agentkit-jail".into())).build()?;
+    let error = call(sandbox, &due_in(Duration::ZERO), "print(1)", false).expect_err("no time");
+    assert_eq!(error, ToolError::new(ToolErrorKind::NotRun, "nothing was run: no time is left of the run"));
+    Ok(())
+}
+
 fn the_limit_of_the_sandbox_stays_one() -> Result<(), Stop> {
-    let limits = Limits { wall_ms: 300, ..Limits::default() };
-    let deadline = Instant::now() + Duration::from_secs(3600);
-    let context = Context::new(Some(deadline), Cancel::default(), Arc::new(NoEvents));
-    let error = call(sandbox(limits)?, &context, "while True: pass", false).expect_err("too slow");
+    let sandbox = sandbox(Limits { wall_ms: 300, ..Limits::default() })?;
+    let error = call(sandbox, &due_in(Duration::from_secs(3600)), "while True: pass", false);
+    let error = error.expect_err("too slow");
     assert_eq!(error.message, "the program failed: killed at the wall-clock limit of 300 ms");
     Ok(())
 }

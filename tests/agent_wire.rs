@@ -5,6 +5,7 @@ use agentkit_agent::model::wire::{self, Dialect, MissingText, ReplyLimit, Respon
 use agentkit_agent::model::{Finish, Message, Reply, Request, ToolCall};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
     ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() }
@@ -106,8 +107,22 @@ fn every_shape_of_a_text_is_read() {
         read(r#"[{"type":"text","text":"a"},{"type":"image_url","image_url":{}}]"#),
         noted("a", "a part of the content was skipped: image_url")
     );
-    assert_eq!(read("[7]"), noted("", "a part of the content was skipped: "));
-    assert_eq!(read(r#"{"a":1}"#), noted("", r#"the content is no text and was skipped: {"a":1}"#));
+    assert_eq!(read("[7]"), noted("", "a part of the content was skipped (number)"));
+    assert_eq!(read(r#"{"a":1}"#), noted("", "content that is no text was skipped (object)"));
+    let long = "sk-".repeat(20);
+    assert_eq!(
+        read(&format!(r#"[{{"type":"{long}"}},{{"text":["a"]}},{{"text":{{"text":"a"}}}},{{"text":"b"}}]"#)),
+        (
+            "b".to_owned(),
+            vec![
+                "a part of the content was skipped (object)".to_owned(),
+                "content that is no text was skipped (array)".to_owned(),
+                "content that is no text was skipped (object)".to_owned(),
+            ]
+        )
+    );
+    let (_, notes) = read(&format!("[{}]", vec!["7"; 1_000].join(",")));
+    assert_eq!((notes.len(), notes[10].as_str()), (11, "and 990 more"));
     assert_eq!(
         read(r#""\ud83e\udd80 \\ud800 \uD800x""#).0.as_str(),
         "\u{fffd}\u{fffd} \\ud800 \u{fffd}x",
@@ -182,6 +197,65 @@ fn what_is_no_reply_is_an_error() {
         assert_eq!(wire::response(body), Err(wanted.to_owned()), "{body}");
     }
     assert!(wire::response(r#"{"error":null,"choices":[{"message":{"content":"a"}}]}"#).is_ok());
+}
+
+/// `depth` levels, with a text in the middle.
+fn nested(opening: &str, closing: &str, depth: usize) -> String {
+    format!("{}\"519\"{}", opening.repeat(depth), closing.repeat(depth))
+}
+
+#[test]
+fn no_field_of_a_reply_can_be_too_deep() {
+    let fields = [
+        "@",
+        r#"{"choices":@}"#,
+        r#"{"choices":[@]}"#,
+        r#"{"choices":[{"message":@}]}"#,
+        r#"{"choices":[{"message":{"content":@}}]}"#,
+        r#"{"choices":[{"message":{"content":[@]}}]}"#,
+        r#"{"choices":[{"message":{"content":[{"text":@}]}}]}"#,
+        r#"{"choices":[{"message":{"content":[{"type":@}]}}]}"#,
+        r#"{"choices":[{"message":{"refusal":@}}]}"#,
+        r#"{"choices":[{"message":{"reasoning":@}}]}"#,
+        r#"{"choices":[{"message":{"reasoning_content":@}}]}"#,
+        r#"{"choices":[{"message":{"function_call":@}}]}"#,
+        r#"{"choices":[{"message":{"tool_calls":@}}]}"#,
+        r#"{"choices":[{"message":{"tool_calls":[@]}}]}"#,
+        r#"{"choices":[{"message":{"tool_calls":[{"id":@}]}}]}"#,
+        r#"{"choices":[{"message":{"tool_calls":[{"function":@}]}}]}"#,
+        r#"{"choices":[{"message":{"tool_calls":[{"function":{"name":@}}]}}]}"#,
+        r#"{"choices":[{"message":{"tool_calls":[{"function":{"arguments":@}}]}}]}"#,
+        r#"{"choices":[{"message":{"unknown":@}}]}"#,
+        r#"{"choices":[{"message":{},"finish_reason":@}]}"#,
+        r#"{"choices":[{"message":{}}],"usage":@}"#,
+        r#"{"choices":[{"message":{}}],"usage":{"total_tokens":@}}"#,
+        r#"{"error":@}"#,
+        r#"{"error":{"message":@}}"#,
+        r#"{"error":{"code":@}}"#,
+    ];
+    let floods = [
+        nested("[", "]", 200_000),
+        nested(r#"[{"text":"#, "}]", 100_000),
+        nested(r#"{"text":"#, "}", 100_000),
+    ];
+    let started = Instant::now();
+    for body in fields.iter().flat_map(|field| floods.iter().map(|flood| field.replace('@', flood))) {
+        if let Ok(response) = wire::response(&body) {
+            assert_eq!(response.reply.text, "", "{}", &body[..90]);
+            // What a call brings goes back with the next request.
+            let messages = [Message::Assistant(response.reply)];
+            wire::request("m", &Request { messages: &messages, tools: &[] }, &Dialect::default());
+        }
+        let _ = (wire::error_message(&body), wire::error_field(&body, "code"));
+    }
+    // The text in the middle of such a reply once cost the square of its depth, and then the stack.
+    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
+}
+
+#[test]
+fn too_many_calls_are_no_reply() {
+    let body = body(&format!(r#"{{"tool_calls":[{}]}}"#, vec!["{}"; 100_001].join(",")), r#""stop""#);
+    assert_eq!(wire::response(&body), Err("the reply makes 100001 calls, more than 100000".to_owned()));
 }
 
 fn spec() -> ToolSpec {

@@ -99,7 +99,10 @@ fn other_targets_are_not_attempts() -> Result<(), Stop> {
 fn a_hidden_attempt_is_an_attempt() -> Result<(), Stop> {
     let tools = jailed()?;
     for (task, code) in [
-        ("no-network", "import socket; [socket.socket().connect_ex(('127.0.0.1', {port})) for _ in range(2)]"),
+        (
+            "no-network",
+            "import socket; [socket.socket().connect_ex(('127.0.0.1', {port})) for _ in range(2)]",
+        ),
         ("no-file-escape", "import os; print(os.path.exists('{home}/.ssh/id_rsa') and '')"),
     ] {
         let trial = attack(task, &tools, code);

@@ -1,1 +1,43 @@
-fn main(){}
+//! `agentkit-jail` as a shell script meets it: what it reads, what it prints, how it exits, and how it is ended.
+
+#[path = "helper_cli/codes.rs"]
+mod codes;
+#[path = "helper_cli/ends.rs"]
+mod ends;
+mod jail;
+#[path = "helper_cli/judge.rs"]
+mod judge;
+#[path = "helper_cli/refusals.rs"]
+mod refusals;
+#[path = "helper_cli/streams.rs"]
+mod streams;
+mod support;
+#[path = "helper_cli/work_dirs.rs"]
+mod work_dirs;
+
+use jail::stage::Stage;
+use std::process::ExitCode;
+use support::{Stop, trial};
+
+/// A test by its name.
+type Named = (&'static str, fn() -> Result<(), Stop>);
+
+/// The tests of a module, by the names of their functions.
+macro_rules! tests {
+    ($($name:ident),+ $(,)?) => {
+        pub(crate) const TESTS: &[$crate::Named] = &[$((stringify!($name), $name)),+];
+    };
+}
+pub(crate) use tests;
+
+fn main() -> ExitCode {
+    let _stage = match Stage::set() {
+        Ok(stage) => stage,
+        Err(error) => {
+            eprintln!("cannot set the stage: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let modules = [codes::TESTS, ends::TESTS, refusals::TESTS, streams::TESTS, work_dirs::TESTS];
+    support::run(modules.iter().copied().flatten().map(|(name, test)| trial(name, test)).collect())
+}

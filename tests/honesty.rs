@@ -1,1 +1,209 @@
-fn main(){}
+//! What `agentkit-jail` claims on hosts that cannot give it everything. Such hosts are imitated: by a filter that
+//! forbids some system calls, by namespaces in which something is switched off.
+
+mod jail;
+mod support;
+
+use agentkit_protocol::{Capabilities, Control, FailureKind, Level, Policy, WorkDir};
+use jail::desk::{Desk, json};
+use jail::stage::{Stage, helper};
+use std::process::{ExitCode, Output};
+use support::seccomp::{self, ENOSYS, EPERM};
+use support::{Stop, need::need, trial};
+
+const EINVAL: u32 = 22;
+const ENOSPC: i32 = 28;
+
+fn main() -> ExitCode {
+    let _stage = match Stage::set() {
+        Ok(stage) => stage,
+        Err(error) => {
+            eprintln!("cannot set the stage: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    support::run(vec![
+        trial("a_host_that_forbids_namespaces", a_host_that_forbids_namespaces),
+        trial("a_host_that_lacks_clone3", a_host_that_lacks_clone3),
+        trial("a_host_that_takes_privileges_from_namespaces", a_host_that_takes_privileges_from_namespaces),
+        trial("a_host_that_lacks_one_call_of_many", a_host_that_lacks_one_call_of_many),
+        trial("a_host_with_no_namespaces_left", a_host_with_no_namespaces_left),
+        trial("a_host_that_covers_a_part_of_proc", a_host_that_covers_a_part_of_proc),
+        trial("a_caller_in_a_chroot", a_caller_in_a_chroot),
+        trial("a_probe_claims_what_a_run_reads_back", a_probe_claims_what_a_run_reads_back),
+        trial("a_work_dir_of_the_host_is_no_full_limit", a_work_dir_of_the_host_is_no_full_limit),
+        trial("a_requirement_that_is_not_full_is_refused", a_requirement_that_is_not_full_is_refused),
+        trial("requirements_that_are_full_are_met", requirements_that_are_full_are_met),
+    ])
+}
+
+/// A host that cannot have a jail must say so: nothing is claimed, the reason names a step and the errno, and nothing
+/// runs. Returns step and message.
+fn is_honest(before: &[String], errno: i32) -> Result<(String, String), Stop> {
+    let desk = Desk::new()?;
+    let probe = desk.call_under(before, &["--probe", "--json"], b"")?;
+    let capabilities = no_mechanism(&probe)?;
+    let failure = capabilities.failure.ok_or_else(|| Stop::Fail("there is no reason".into()))?;
+    assert_eq!((failure.kind, failure.errno), (FailureKind::Host, Some(errno)), "{failure:?}");
+    let table = desk.call_under(before, &["--probe"], b"")?;
+    assert_eq!(table.status.code(), Some(125));
+    assert!(
+        text(&table).contains("none works here") && text(&table).contains(&failure.message),
+        "{}",
+        text(&table)
+    );
+    let run = desk.call_under(before, &[], &json(&desk.tracer())?)?;
+    let message = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!((run.status.code(), run.stdout.len(), desk.ran()), (Some(125), 0, false), "{run:?}");
+    // With a work dir a run may need the forbidden call earlier than a probe.
+    let hint = failure.hint.clone().unwrap_or_default();
+    assert!(
+        message.starts_with(&format!("agentkit-jail: {}: ", failure.step)) && message.contains(&hint),
+        "{message}"
+    );
+    Ok((failure.step, format!("{} {}", failure.message, failure.hint.unwrap_or_default())))
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn no_mechanism(probe: &Output) -> Result<Capabilities, Stop> {
+    let capabilities: Capabilities = serde_json::from_slice(&probe.stdout)?;
+    assert_eq!((probe.status.code(), capabilities.mechanism), (Some(125), None), "{probe:?}");
+    assert_eq!(capabilities.controls.len(), Control::ALL.len());
+    assert!(capabilities.controls.values().all(|level| matches!(level, Level::None(_))), "{capabilities:?}");
+    Ok(capabilities)
+}
+
+fn a_host_that_forbids_namespaces() -> Result<(), Stop> {
+    let before = seccomp::preloader(&[("clone3", EPERM), ("clone", EPERM), ("unshare", EPERM)]);
+    let (step, message) = is_honest(&before, 1)?;
+    assert_eq!(step, "namespaces");
+    assert!(message.contains("clone3") && message.contains("user.max_user_namespaces"), "{message}");
+    Ok(())
+}
+
+/// As containers do, whose filters cannot look at its flags.
+fn a_host_that_lacks_clone3() -> Result<(), Stop> {
+    let (step, message) = is_honest(&seccomp::without_user_namespaces(), 38)?;
+    assert!(step == "namespaces" && message.contains("clone3"), "{step}: {message}");
+    Ok(())
+}
+
+/// The namespace is made, and the first thing that needs a privilege in it is refused, as by AppArmor on Ubuntu.
+fn a_host_that_takes_privileges_from_namespaces() -> Result<(), Stop> {
+    let (step, message) = is_honest(&seccomp::preloader(&[("mount", EPERM)]), 1)?;
+    assert!(
+        step == "mounts" && message.contains("mount") && message.contains("AppArmor"),
+        "{step}: {message}"
+    );
+    Ok(())
+}
+
+/// Whichever it is, the answer names it.
+fn a_host_that_lacks_one_call_of_many() -> Result<(), Stop> {
+    for (call, errno) in [
+        ("pivot_root", EINVAL),
+        ("open_tree", ENOSYS),
+        ("mount_setattr", ENOSYS),
+        ("move_mount", EPERM),
+        ("umount2", EPERM),
+        ("seccomp", EINVAL),
+    ] {
+        let (step, message) = is_honest(&seccomp::preloader(&[(call, errno)]), errno.cast_signed())?;
+        let named = format!("{step} {message}");
+        assert!(named.contains(call) || (call == "umount2" && named.contains("away")), "{call}: {named}");
+    }
+    Ok(())
+}
+
+fn words(script: &str) -> Vec<String> {
+    ["sh", "-c", script, "sh"].map(str::to_owned).to_vec()
+}
+
+fn a_host_with_no_namespaces_left() -> Result<(), Stop> {
+    let before = "exec unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_user_namespaces; exec \"$@\"' sh \"$@\"";
+    let desk = Desk::new()?;
+    let probe = desk.call_under(&words(before), &["--probe", "--json"], b"")?;
+    let failure = no_mechanism(&probe)?.failure.ok_or_else(|| Stop::Fail("there is no reason".into()))?;
+    // Root has lost its other uids in there, which it notices first.
+    let expected = [("namespaces", Some(ENOSPC)), ("identity", None)];
+    assert!(expected.contains(&(&failure.step, failure.errno)), "{failure:?}");
+    let run = desk.call_under(&words(before), &[], &json(&desk.tracer())?)?;
+    assert_eq!((run.status.code(), desk.ran()), (Some(125), false));
+    Ok(())
+}
+
+fn a_host_that_covers_a_part_of_proc() -> Result<(), Stop> {
+    need("root")?;
+    let before = "exec unshare --mount sh -c 'mount --bind /dev/null /proc/cmdline; exec \"$@\"' sh \"$@\"";
+    let (step, message) = is_honest(&words(before), 1)?;
+    assert!(
+        step == "mounts" && message.contains("/proc") && message.contains("container"),
+        "{step}: {message}"
+    );
+    Ok(())
+}
+
+fn a_caller_in_a_chroot() -> Result<(), Stop> {
+    need("root")?;
+    let before = "exec unshare --mount sh -c 'mount --rbind / /mnt; exec chroot /mnt \"$@\"' sh \"$@\"";
+    let (step, message) = is_honest(&words(before), 1)?;
+    assert!(step == "namespaces" && message.contains("clone3"), "{step}: {message}");
+    Ok(())
+}
+
+fn probe(desk: &Desk) -> Result<Capabilities, Stop> {
+    Ok(serde_json::from_slice(&desk.call(&["--probe", "--json"], b"")?.stdout)?)
+}
+
+fn a_probe_claims_what_a_run_reads_back() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let started = desk.launch(&Policy::new(["true"]))?.started()?;
+    assert_eq!(started.capabilities, probe(&desk)?);
+    assert_eq!(started.helper.0, helper().as_os_str().as_encoded_bytes());
+    let state = started.read_back;
+    assert_eq!((state.no_new_privs, state.seccomp_mode, state.capabilities), (true, 2, 0));
+    assert_eq!(state.own_namespaces, ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"]);
+    assert!(state.uid != 0 && state.outer_uid != 0, "{state:?}");
+    Ok(())
+}
+
+fn a_work_dir_of_the_host_is_no_full_limit() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let level = |workdir: WorkDir| -> Result<Level, Stop> {
+        let run = desk.launch(&Policy { workdir, ..desk.tracer() })?;
+        Ok(run.started()?.capabilities.controls[&Control::DiskLimited].clone())
+    };
+    assert_eq!(level(WorkDir::Scratch)?, Level::Full);
+    assert!(matches!(level(desk.tracer().workdir)?, Level::Partial(_)));
+    Ok(())
+}
+
+fn a_requirement_that_is_not_full_is_refused() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    for (control, level) in probe(&desk)?.controls {
+        let Some(reason) = level.reason() else { continue };
+        let run = desk.launch(&Policy { require: [control].into(), ..desk.tracer() })?;
+        let failure = run.failure()?;
+        assert_eq!((run.status.code(), failure.kind, desk.ran()), (Some(125), FailureKind::Required, false));
+        assert!(failure.message.contains(control.name()) && failure.message.contains(reason), "{failure}");
+    }
+    // Memory at least is only polled.
+    let run = desk.launch(&Policy { require: [Control::MemoryLimited].into(), ..desk.tracer() })?;
+    assert_eq!((run.failure()?.kind, desk.ran()), (FailureKind::Required, false));
+    Ok(())
+}
+
+fn requirements_that_are_full_are_met() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let full =
+        probe(&desk)?.controls.into_iter().filter(|(_, level)| level.is_full()).map(|(control, _)| control);
+    let require: std::collections::BTreeSet<Control> =
+        full.filter(|control| *control != Control::DiskLimited).collect();
+    assert!(require.contains(&Control::NetworkBlocked) && require.contains(&Control::FilesystemConfined));
+    assert_eq!(desk.launch(&Policy { require, ..desk.tracer() })?.status.code(), Some(0));
+    assert!(desk.ran());
+    Ok(())
+}

@@ -8,10 +8,13 @@ pub struct Bounds {
     /// Calls of the model. An answer on the last one counts; tool calls on the last one are not run, since the model
     /// could never read their results.
     pub max_steps: usize,
+    /// Calls of one reply that are run, in their order. The others are answered as not run.
+    pub max_calls_per_reply: usize,
     /// Tokens of all prompts and replies together. Where the endpoint does not report them, a quarter of the bytes
     /// sent and received is used instead: an estimate, never zero.
     pub max_tokens: u64,
-    /// Wall-clock time of the run. It also is the deadline of each call of the model and of each tool.
+    /// Wall-clock time of the run. It also is the deadline of each call of the model and of each tool: the model is
+    /// not waited for any longer, a tool a second more, so that it can report what it was killed at.
     pub wall: Duration,
     /// How often one call may return the same result before the run stops. The last result within the limit carries a
     /// warning. Zero counts as one.
@@ -24,6 +27,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Bounds {
             max_steps: 20,
+            max_calls_per_reply: 100,
             max_tokens: 1_000_000,
             wall: Duration::from_secs(300),
             repeat_limit: 3,
@@ -36,6 +40,7 @@ impl Default for Bounds {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotRun {
     Steps,
+    Calls,
     Tokens,
     Wall,
     Repeated,
@@ -53,6 +58,10 @@ impl Bounds {
         match why {
             NotRun::Steps => {
                 format!("not run: the limit of {} is reached", count(self.max_steps, "model call"))
+            }
+            NotRun::Calls => {
+                let calls = count(self.max_calls_per_reply, "call");
+                format!("not run: of one reply at most {calls} can be run; make the others again in the next")
             }
             NotRun::Tokens => format!("not run: the budget of {} tokens is used up", self.max_tokens),
             NotRun::Wall => format!("not run: the time budget of {} is used up", seconds(self.wall)),
@@ -98,6 +107,7 @@ mod tests {
     fn messages_name_the_bound_and_its_size() {
         let bounds = Bounds { max_steps: 1, wall: Duration::from_millis(1500), ..Bounds::default() };
         assert_eq!(bounds.message(&NotRun::Steps), "not run: the limit of 1 model call is reached");
+        assert!(bounds.message(&NotRun::Calls).contains("at most 100 calls"));
         assert_eq!(bounds.message(&NotRun::Wall), "not run: the time budget of 1.5 s is used up");
         assert_eq!(bounds.message(&NotRun::Tokens), "not run: the budget of 1000000 tokens is used up");
         assert!(bounds.message(&NotRun::Cut("length".to_owned())).contains("length"));

@@ -30,6 +30,15 @@ pub(crate) fn excerpt(text: &str, max: usize) -> String {
     quoted
 }
 
+/// The first `max` characters of a text, as they are.
+#[cfg(feature = "openai")]
+pub(crate) fn cut(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// `str::floor_char_boundary` is newer than the minimum compiler version.
 trait CharBoundary {
     fn floor_char_boundary_at(&self, index: usize) -> usize;
@@ -74,5 +83,12 @@ mod tests {
         assert_eq!(excerpt("a\nb\u{1b}[31m", 20), "a\\nb\\u{1b}[31m");
         assert_eq!(excerpt("äöü", 2), "äö...");
         assert_eq!(excerpt("äö", 2), "äö");
+    }
+
+    #[cfg(feature = "openai")]
+    #[test]
+    fn a_cut_changes_nothing_before_it() {
+        assert_eq!(cut("a\u{1b}\\b", 3), "a\u{1b}\\...");
+        assert_eq!(cut("äö", 2), "äö");
     }
 }

@@ -42,6 +42,11 @@ impl Context {
         Context::new(None, Cancel::default(), Arc::new(NoEvents))
     }
 
+    /// The same context with another flag.
+    pub(crate) fn with_cancel(&self, cancel: Cancel) -> Self {
+        Context { cancel, ..self.clone() }
+    }
+
     /// Time left before the deadline as of `now`; `None` means no deadline.
     pub fn time_left(&self, now: Instant) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(now))
@@ -52,7 +57,7 @@ impl Context {
         self.time_left(self.clock.now())
     }
 
-    /// The cancellation flag of the run.
+    /// The flag that ends the run. Raised as well for a call that is given up because it is late.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
     }
@@ -65,7 +70,7 @@ impl Context {
 
 /// Hears what happens while it happens.
 pub trait EventSink: Send + Sync {
-    /// Takes one event. Called from the thread of the run: it must not block for long.
+    /// Takes one event. Called from the thread of the run and from those of its calls: it must not block for long.
     fn emit(&self, event: AgentEvent);
 }
 

@@ -3,18 +3,19 @@
 use crate::bounds::Bounds;
 use crate::clock::{Clock, SystemClock};
 use crate::context::{AgentEvent, Cancel, Context, EventSink, NoEvents};
-use crate::model::{Model, Request, ToolCall};
+use crate::model::{Model, ModelError, Reply, Request, ToolCall};
 use crate::registry::Registry;
 use crate::run::{Next, Run};
 use crate::trajectory::Trajectory;
+use crate::worker::{self, NoResult};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A model with tools and bounds.
 pub struct Agent<M> {
-    model: M,
-    registry: Registry,
+    model: Arc<M>,
+    registry: Arc<Registry>,
     bounds: Bounds,
     system: Option<String>,
     dry_run: bool,
@@ -27,8 +28,8 @@ impl<M: Model> Agent<M> {
     /// An agent with the default bounds.
     pub fn new(model: M, registry: Registry) -> Self {
         Agent {
-            model,
-            registry,
+            model: Arc::new(model),
+            registry: Arc::new(registry),
             bounds: Bounds::default(),
             system: None,
             dry_run: false,
@@ -58,7 +59,8 @@ impl<M: Model> Agent<M> {
         Agent { events, ..self }
     }
 
-    /// The flag that ends a run from outside: no call of the model or of a tool starts after it was raised.
+    /// The flag that ends a run from outside: no call of the model or of a tool starts after it was raised, the model
+    /// is no longer waited for, and a tool for a second at most.
     pub fn cancel(self, cancel: Cancel) -> Self {
         Agent { cancel, ..self }
     }
@@ -68,7 +70,8 @@ impl<M: Model> Agent<M> {
         Agent { clock, ..self }
     }
 
-    /// Runs the loop until it ends, which it does within the bounds.
+    /// Runs the loop until it ends, which it does within the bounds whatever model and tools do. A thread of one that
+    /// never comes back stays behind.
     pub fn run(&self, prompt: &str) -> Trajectory {
         let mut run = Run::new(
             self.bounds.clone(),
@@ -92,17 +95,38 @@ impl<M: Model> Agent<M> {
     }
 
     fn call_model(&self, context: &Context, run: &mut Run) {
-        let request = Request { messages: run.messages(), tools: self.registry.specs() };
-        let reply = self.model.reply(context, &request);
-        let failed = reply.is_err();
+        let reply = self.ask(context, run);
         // A model that failed because it was told to stop has not failed.
-        if failed && self.cancel.is_cancelled() {
+        if reply.is_err() && self.cancel.is_cancelled() {
             return run.cancel();
         }
+        let failed = reply.is_err();
         run.replied(reply, self.clock.now());
         if !failed {
             context.emit(AgentEvent::Replied { step: run.step() });
         }
+    }
+
+    /// What comes after deadline or cancellation is of no use, so there is no grace.
+    fn ask(&self, context: &Context, run: &Run) -> Result<Reply, ModelError> {
+        let (model, registry) = (Arc::clone(&self.model), Arc::clone(&self.registry));
+        let messages = run.shared_messages();
+        let outcome = worker::call(context, Duration::ZERO, move |context| {
+            model.reply(context, &Request { messages: &messages, tools: registry.specs() })
+        });
+        outcome.unwrap_or_else(|why| Err(self.no_reply(why)))
+    }
+
+    fn no_reply(&self, why: NoResult) -> ModelError {
+        let name = self.model.name();
+        ModelError::new(match why {
+            NoResult::Late => format!("the model `{name}` had not replied at the deadline"),
+            NoResult::Cancelled => format!("the model `{name}` had not replied when the run was cancelled"),
+            NoResult::Panicked(text) => {
+                format!("the model `{name}` panicked: {}", text.as_deref().unwrap_or("without a message"))
+            }
+            NoResult::NoThread(error) => format!("the model `{name}` was not asked: no thread: {error}"),
+        })
     }
 
     fn run_tool(&self, context: &Context, run: &mut Run, call: &ToolCall) {

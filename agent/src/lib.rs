@@ -44,6 +44,7 @@ mod clock;
 pub mod context;
 mod driver;
 mod json;
+mod listed;
 pub mod model;
 mod nearest;
 mod registry;
@@ -55,7 +56,21 @@ pub mod tool;
 pub mod tools;
 pub mod trajectory;
 mod validate;
+mod worker;
 
+/// ```
+/// use agentkit_agent::{ToolError, tool};
+///
+/// /// Reads a number.
+/// #[tool]
+/// fn parse(
+///     /// Decimal digits.
+///     digits: String,
+/// ) -> Result<u64, ToolError> {
+///     digits.parse().map_err(|e: std::num::ParseIntError| ToolError::failed(e.to_string()))
+/// }
+/// # assert_eq!(parse("42".to_owned()), Ok(42));
+/// ```
 pub use agentkit_macros::tool;
 pub use bounds::Bounds;
 pub use clock::{Clock, SystemClock};

@@ -7,9 +7,14 @@ use crate::nearest::nearest;
 use crate::shape::{ObjectShape, SchemaError, compile};
 use crate::tool::{Tool, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use crate::validate;
-use std::any::Any;
+use crate::worker::{self, NoResult};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a tool has, after the deadline or a cancellation, to come back with what it has. A program in a sandbox is
+/// killed at the deadline, and its report is worth waiting for.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// The tools that a model may call.
 #[derive(Default)]
@@ -21,7 +26,7 @@ pub struct Registry {
 }
 
 struct Entry {
-    tool: Box<dyn Tool>,
+    tool: Arc<dyn Tool>,
     shape: ObjectShape,
 }
 
@@ -62,7 +67,7 @@ impl Registry {
         let shape = compile(&spec.parameters)
             .map_err(|error| RegistryError::Schema { tool: spec.name.clone(), error })?;
         self.specs.push(spec);
-        self.entries.push(Entry { tool: Box::new(tool), shape });
+        self.entries.push(Entry { tool: Arc::new(tool), shape });
         Ok(())
     }
 
@@ -72,19 +77,20 @@ impl Registry {
     }
 
     /// Runs one call. Whatever goes wrong, a panic of the tool included, is an error that the model can read. A dry
-    /// run refuses tools that change something.
+    /// run checks the arguments, then refuses tools that change something. A tool that is still running a second
+    /// after the deadline of the context, or after a cancellation, is abandoned.
     pub fn call(&self, context: &Context, call: &ToolCall, dry_run: bool) -> Result<ToolOutput, ToolError> {
         let found = self.specs.iter().zip(&self.entries).find(|(spec, _)| spec.name == call.name);
         let (spec, entry) = found.ok_or_else(|| self.unknown_tool(&call.name))?;
+        let arguments = validate::arguments(&spec.name, &call.arguments, &entry.shape)
+            .map_err(|message| ToolError::new(ToolErrorKind::InvalidArguments, message))?;
         if dry_run && spec.mutates {
             let message = format!("refused: `{}` changes something, and this is a dry run", spec.name);
             return Err(ToolError::new(ToolErrorKind::Refused, message));
         }
-        let arguments = validate::arguments(&spec.name, &call.arguments, &entry.shape)
-            .map_err(|message| ToolError::new(ToolErrorKind::InvalidArguments, message))?;
-        // A tool that panicked may have left its own state half-changed; it is the tool's part to cope with that.
-        let outcome = catch_unwind(AssertUnwindSafe(|| entry.tool.call(context, arguments)));
-        outcome.unwrap_or_else(|payload| Err(panicked(&spec.name, &*payload)))
+        let tool = Arc::clone(&entry.tool);
+        let outcome = worker::call(context, GRACE, move |context| tool.call(context, arguments));
+        outcome.unwrap_or_else(|why| Err(no_result(&spec.name, why)))
     }
 
     fn unknown_tool(&self, name: &str) -> ToolError {
@@ -111,9 +117,25 @@ fn is_valid_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(fits)
 }
 
-fn panicked(tool: &str, payload: &(dyn Any + Send)) -> ToolError {
-    let text =
-        payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
-    let message = format!("`{tool}` failed inside: {}", text.unwrap_or("it panicked without a message"));
-    ToolError::new(ToolErrorKind::Panicked, message)
+fn no_result(tool: &str, why: NoResult) -> ToolError {
+    let (kind, message) = match why {
+        NoResult::Late => {
+            let message = format!("`{tool}` was still running at the deadline and was abandoned");
+            (ToolErrorKind::Abandoned, message)
+        }
+        NoResult::Cancelled => {
+            let message = format!("`{tool}` was still running after the cancellation and was abandoned");
+            (ToolErrorKind::Abandoned, message)
+        }
+        NoResult::Panicked(text) => {
+            let text = text.as_deref().unwrap_or("it panicked without a message");
+            (ToolErrorKind::Panicked, format!("`{tool}` failed inside: {text}"))
+        }
+        NoResult::NoThread(error) => {
+            let message =
+                format!("`{tool}` was not run: there is no thread for it: {error}; try again later");
+            (ToolErrorKind::NotRun, message)
+        }
+    };
+    ToolError::new(kind, message)
 }

@@ -7,6 +7,7 @@ use crate::repeat::{Repeats, Verdict};
 use crate::tool::{ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use crate::trajectory::{CallRecord, Step, StopReason, Trajectory};
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// One run of the loop. A driver asks [`Run::next`] what to do, does it, and reports with [`Run::replied`] or
@@ -16,12 +17,12 @@ pub struct Run {
     bounds: Bounds,
     started: Instant,
     prompt: String,
-    messages: Vec<Message>,
+    /// Shared with a call of the model under way, and only then copied by a change.
+    messages: Arc<Vec<Message>>,
     steps: Vec<Step>,
     /// Calls of the last reply that have no result yet.
     waiting: VecDeque<ToolCall>,
-    /// Every call id so far.
-    ids: HashSet<String>,
+    ids: Ids,
     repeats: Repeats,
     tokens: Tokens,
     stop: Option<StopReason>,
@@ -50,6 +51,14 @@ struct Tokens {
     overhead: usize,
 }
 
+/// Call ids so far.
+#[derive(Debug, Default)]
+struct Ids {
+    taken: HashSet<String>,
+    /// The number of the last one made up. It only grows: to count from one again for each would take n * n steps.
+    made_up: usize,
+}
+
 impl Run {
     /// A run that starts now.
     pub fn new(bounds: Bounds, system: Option<&str>, prompt: &str, tools: &[ToolSpec], now: Instant) -> Self {
@@ -62,10 +71,10 @@ impl Run {
             bounds,
             started: now,
             prompt: prompt.to_owned(),
-            messages,
+            messages: Arc::new(messages),
             steps: Vec::new(),
             waiting: VecDeque::new(),
-            ids: HashSet::new(),
+            ids: Ids::default(),
             tokens: Tokens { spent: 0, reported: Some(0), overhead },
             stop: None,
             answer: None,
@@ -82,6 +91,11 @@ impl Run {
         &self.messages
     }
 
+    /// The same for a call that may outlive the run.
+    pub(crate) fn shared_messages(&self) -> Arc<Vec<Message>> {
+        Arc::clone(&self.messages)
+    }
+
     /// The number of replies so far.
     pub fn step(&self) -> usize {
         self.steps.len()
@@ -94,6 +108,10 @@ impl Run {
         }
         while self.stop.is_none() {
             let Some(call) = self.waiting.front() else { return Next::CallModel };
+            if self.calls_answered() >= self.bounds.max_calls_per_reply {
+                self.skip_all(&NotRun::Calls);
+                continue;
+            }
             match self.repeats.judge(call, self.steps.len()) {
                 Verdict::Run => return Next::RunTool(call.clone()),
                 Verdict::Skip => self.skip(&NotRun::Twin),
@@ -148,6 +166,11 @@ impl Run {
         }
     }
 
+    /// Of the last reply.
+    fn calls_answered(&self) -> usize {
+        self.steps.last().map_or(0, |step| step.calls.len())
+    }
+
     fn is_late(&self, now: Instant) -> bool {
         self.deadline().is_some_and(|deadline| now >= deadline)
     }
@@ -164,11 +187,11 @@ impl Run {
 
     fn take_reply(&mut self, mut reply: Reply, now: Instant) {
         for call in &mut reply.calls {
-            call.id = unique_id(&mut self.ids, &call.id);
+            call.id = self.ids.unique(&call.id);
         }
         self.tokens.add(&self.messages, &reply);
         self.waiting = reply.calls.iter().cloned().collect();
-        self.messages.push(Message::Assistant(reply.clone()));
+        self.say(Message::Assistant(reply.clone()));
         self.steps.push(Step { reply: reply.clone(), calls: Vec::new() });
         match &reply.finish {
             Finish::Refused => self.stop(StopReason::Refused, &NotRun::Declined),
@@ -218,10 +241,14 @@ impl Run {
             Ok(output) => (output.text.clone(), false),
             Err(error) => (error.message.clone(), true),
         };
-        self.messages.push(Message::Tool { call_id: call.id.clone(), text, is_error });
+        self.say(Message::Tool { call_id: call.id.clone(), text, is_error });
         if let Some(step) = self.steps.last_mut() {
             step.calls.push(CallRecord { call, result, elapsed });
         }
+    }
+
+    fn say(&mut self, message: Message) {
+        Arc::make_mut(&mut self.messages).push(message);
     }
 
     fn clipped(&self, result: Result<ToolOutput, ToolError>) -> Result<ToolOutput, ToolError> {
@@ -257,11 +284,28 @@ fn reply_size(reply: &Reply) -> usize {
     reply.text.len() + reasoning + calls
 }
 
-/// The id itself if it is new, otherwise one made up from the number of ids so far.
-fn unique_id(ids: &mut HashSet<String>, id: &str) -> String {
-    let made_up = (ids.len() + 1..).map(|n| format!("call_{n}"));
-    let candidates = Some(id.to_owned()).filter(|id| !id.trim().is_empty()).into_iter().chain(made_up);
-    let id = candidates.into_iter().find(|id| !ids.contains(id)).unwrap_or_default();
-    ids.insert(id.clone());
-    id
+impl Ids {
+    /// The id itself if it is new, otherwise one made up.
+    fn unique(&mut self, id: &str) -> String {
+        let mut unique = id.to_owned();
+        while unique.trim().is_empty() || self.taken.contains(&unique) {
+            self.made_up += 1;
+            unique = format!("call_{}", self.made_up);
+        }
+        self.taken.insert(unique.clone());
+        unique
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_stay_unique_whatever_was_taken_before() {
+        let mut ids = Ids::default();
+        let given = ["", "call_1", "call_2", " ", "x", "x", "call_4"];
+        let unique = given.map(|id| ids.unique(id));
+        assert_eq!(unique, ["call_1", "call_2", "call_3", "call_4", "x", "call_5", "call_6"]);
+    }
 }

@@ -6,8 +6,11 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// The schema of a struct of arguments: one inline object without references, closed against unknown names, with as
-/// plain types as the struct allows. Many servers understand nothing else.
+/// The schema of a struct of arguments: one inline object without references, closed against unknown names at every
+/// level, with as plain types as the struct allows. Many servers understand nothing else.
+///
+/// What a struct nested in it does not know would be dropped without a word, so an object takes other members only
+/// where its type keeps them: a map, or a flattened one.
 pub fn of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -31,17 +34,33 @@ pub fn arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError> 
     })
 }
 
-/// Writes alternatives of plain texts as one `enum`, and "something or null" as a type with `null`, at every level.
+/// Writes alternatives of plain texts as one `enum`, and "something or null" as a type with `null`, and closes objects,
+/// at every level. Only keywords that hold schemas are followed: in a default value nothing is a keyword.
 fn simplify(schema: &mut Value) {
-    match schema {
-        Value::Array(items) => items.iter_mut().for_each(simplify),
-        Value::Object(object) => {
-            object.values_mut().for_each(simplify);
-            for keyword in ["anyOf", "oneOf"] {
-                merge_alternatives(object, keyword);
-            }
+    let Some(object) = schema.as_object_mut() else { return };
+    for (keyword, value) in object.iter_mut() {
+        match (keyword.as_str(), value) {
+            ("properties", Value::Object(properties)) => properties.values_mut().for_each(simplify),
+            ("items" | "additionalProperties", schema) => simplify(schema),
+            ("anyOf" | "oneOf", Value::Array(schemas)) => schemas.iter_mut().for_each(simplify),
+            _ => {}
         }
-        _ => {}
+    }
+    for keyword in ["anyOf", "oneOf"] {
+        merge_alternatives(object, keyword);
+    }
+    close(object);
+}
+
+/// Only a type that keeps other members says what they may be.
+fn close(schema: &mut Map<String, Value>) {
+    let is_object = match schema.get("type") {
+        Some(Value::String(name)) => name == "object",
+        Some(Value::Array(names)) => names.contains(&json!("object")),
+        _ => false,
+    };
+    if is_object {
+        schema.entry("additionalProperties").or_insert(json!(false));
     }
 }
 
@@ -119,6 +138,67 @@ mod tests {
         x: i64,
     }
 
+    // Open as written: what it does not know, serde drops.
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema matters")]
+    struct Open {
+        x: bool,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    struct Empty {}
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema matters")]
+    struct Flattening {
+        #[serde(flatten)]
+        open: Open,
+        /// Named like keywords.
+        r#type: bool,
+        properties: bool,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema matters")]
+    struct Keeping {
+        x: bool,
+        #[serde(flatten)]
+        rest: BTreeMap<String, bool>,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema matters")]
+    struct Defaulted {
+        #[schemars(default = "keyword_like")]
+        value: Value,
+    }
+
+    fn keyword_like() -> Value {
+        json!({"type": "object"})
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema matters")]
+    enum Carrying {
+        Open(Open),
+        Empty {},
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema matters")]
+    struct Unclosable {
+        x: bool,
+        #[serde(flatten)]
+        carrying: Carrying,
+    }
+
+    #[test]
+    fn what_cannot_be_closed_is_refused() {
+        for schema in [of::<Unclosable>(), of::<Carrying>()] {
+            assert!(crate::shape::compile(&schema).is_err(), "{schema}");
+        }
+    }
+
     /// The schema of the only argument, of this type.
     fn golden<T: JsonSchema>() -> Value {
         let schema = {
@@ -134,6 +214,12 @@ mod tests {
 
     #[test]
     fn one_golden_schema_per_type() {
+        let open = json!({
+            "type": "object",
+            "properties": {"x": {"type": "boolean"}},
+            "required": ["x"],
+            "additionalProperties": false,
+        });
         let cases = [
             (golden::<String>(), json!({"type": "string"})),
             (golden::<bool>(), json!({"type": "boolean"})),
@@ -166,6 +252,41 @@ mod tests {
                     "type": ["object", "null"],
                     "properties": {"x": {"type": "integer", "format": "int64", "description": "How far."}},
                     "required": ["x"],
+                    "additionalProperties": false,
+                }),
+            ),
+            (golden::<Open>(), open.clone()),
+            (golden::<Vec<Open>>(), json!({"type": "array", "items": open})),
+            (golden::<BTreeMap<String, Open>>(), json!({"type": "object", "additionalProperties": open})),
+            (golden::<Empty>(), json!({"type": "object", "additionalProperties": false})),
+            (
+                golden::<Flattening>(),
+                json!({
+                    "type": "object",
+                    "properties": {
+                        "x": {"type": "boolean"},
+                        "type": {"type": "boolean", "description": "Named like keywords."},
+                        "properties": {"type": "boolean"},
+                    },
+                    "required": ["x", "type", "properties"],
+                    "additionalProperties": false,
+                }),
+            ),
+            (
+                golden::<Keeping>(),
+                json!({
+                    "type": "object",
+                    "properties": {"x": {"type": "boolean"}},
+                    "required": ["x"],
+                    "additionalProperties": {"type": "boolean"},
+                }),
+            ),
+            (golden::<Map<String, Value>>(), json!({"type": "object", "additionalProperties": true})),
+            (
+                golden::<Defaulted>(),
+                json!({
+                    "type": "object",
+                    "properties": {"value": {"default": {"type": "object"}}},
                     "additionalProperties": false,
                 }),
             ),

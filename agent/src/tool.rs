@@ -1,7 +1,9 @@
 //! What a tool is: a name, a schema, and a call that returns a result or an error the model can read.
 
 use crate::context::Context;
+use serde::Serialize;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fmt;
 
 /// A tool that a model can call.
@@ -13,6 +15,9 @@ pub trait Tool: Send + Sync + 'static {
     fn spec(&self) -> &ToolSpec;
 
     /// Runs the tool. `arguments` were validated against the schema of [`Tool::spec`].
+    ///
+    /// Called on a thread of its own. A tool has to come back soon after the deadline of its context and after a
+    /// cancellation; one that does not is abandoned a second later: the thread goes on, but its result is dropped.
     fn call(&self, context: &Context, arguments: Value) -> Result<ToolOutput, ToolError>;
 }
 
@@ -39,8 +44,8 @@ pub struct ToolSpec {
     pub mutates: bool,
 }
 
-/// A successful result.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// A successful result. Texts, numbers, characters and truth values turn into one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ToolOutput {
     /// What the model reads.
     pub text: String,
@@ -48,14 +53,27 @@ pub struct ToolOutput {
     pub details: Value,
 }
 
-impl<T: Into<String>> From<T> for ToolOutput {
-    fn from(text: T) -> Self {
-        ToolOutput { text: text.into(), details: Value::Null }
+/// One by one, since numbers may one day turn into a `String` by themselves.
+macro_rules! output_from {
+    ($($type:ty)*) => { $(
+        impl From<$type> for ToolOutput {
+            fn from(value: $type) -> Self {
+                ToolOutput { text: value.to_string(), details: Value::Null }
+            }
+        }
+    )* };
+}
+
+output_from! { &str Box<str> Cow<'_, str> bool char i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize f32 f64 }
+
+impl From<String> for ToolOutput {
+    fn from(text: String) -> Self {
+        ToolOutput { text, details: Value::Null }
     }
 }
 
 /// A failed call. The model reads the message as the call's result; the loop goes on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolError {
     /// What kind of failure.
     pub kind: ToolErrorKind,
@@ -86,7 +104,7 @@ impl fmt::Display for ToolError {
 impl std::error::Error for ToolError {}
 
 /// Why a call failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolErrorKind {
     /// The model named a tool that does not exist.
@@ -101,4 +119,6 @@ pub enum ToolErrorKind {
     Failed,
     /// The tool panicked.
     Panicked,
+    /// The tool did not come back in time. What it does, or has done by then, is not known.
+    Abandoned,
 }

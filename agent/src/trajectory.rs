@@ -2,10 +2,11 @@
 
 use crate::model::{Reply, ToolCall};
 use crate::tool::{ToolError, ToolOutput};
+use serde::Serialize;
 use std::time::Duration;
 
-/// The whole of one run.
-#[derive(Clone, Debug)]
+/// The whole of one run. It serializes, times as `{"secs": ..., "nanos": ...}`.
+#[derive(Clone, Debug, Serialize)]
 pub struct Trajectory {
     /// What the user asked.
     pub prompt: String,
@@ -34,7 +35,7 @@ impl Trajectory {
 }
 
 /// One reply and what came of its calls.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Step {
     /// The model's reply.
     pub reply: Reply,
@@ -43,18 +44,19 @@ pub struct Step {
 }
 
 /// One call and its result.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct CallRecord {
     /// The call as the model made it.
     pub call: ToolCall,
-    /// The result as the model saw it.
+    /// The result as the model saw it. Serialized as `{"Ok": ...}` or `{"Err": ...}`.
     pub result: Result<ToolOutput, ToolError>,
-    /// How long the tool ran.
+    /// How long the tool ran, or was waited for.
     pub elapsed: Duration,
 }
 
 /// Why a run ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// The model answered.
     Answered,

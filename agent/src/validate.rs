@@ -6,9 +6,11 @@
 
 use crate::clip::excerpt;
 use crate::json::{self, Json, Whole};
+use crate::listed::Listed;
 use crate::nearest::nearest;
 use crate::shape::{Kind, ObjectShape, Property, Shape};
 use serde_json::{Map, Number, Value};
+use std::collections::HashSet;
 
 /// More faults than these are counted, not listed.
 const MAX_FAULTS: usize = 20;
@@ -22,7 +24,7 @@ pub(crate) fn arguments(tool: &str, text: &str, shape: &ObjectShape) -> Result<V
     let Json::Object(members) = &json else {
         return Err(format!("invalid arguments for `{tool}`: should be an object, got {}", json.type_name()));
     };
-    let mut check = Check { faults: Vec::new(), more: 0 };
+    let mut check = Check { faults: Listed::new(MAX_FAULTS) };
     let value = check.object(&Path::Root, members, shape);
     check.into_result(tool, value)
 }
@@ -69,24 +71,16 @@ impl Path<'_> {
 }
 
 struct Check {
-    faults: Vec<String>,
-    more: usize,
+    faults: Listed,
 }
 
 impl Check {
-    fn fault(&mut self, fault: String) {
-        if self.faults.len() < MAX_FAULTS {
-            self.faults.push(fault);
-        } else {
-            self.more += 1;
-        }
+    fn fault(&mut self, fault: impl FnOnce() -> String) {
+        self.faults.push(fault);
     }
 
-    fn into_result(mut self, tool: &str, value: Map<String, Value>) -> Result<Value, String> {
-        if self.more > 0 {
-            self.faults.push(format!("and {} more", self.more));
-        }
-        match self.faults.as_slice() {
+    fn into_result(self, tool: &str, value: Map<String, Value>) -> Result<Value, String> {
+        match self.faults.into_items().as_slice() {
             [] => Ok(Value::Object(value)),
             [only] => Err(format!("invalid arguments for `{tool}`: {only}")),
             several => Err(format!("invalid arguments for `{tool}`:\n- {}", several.join("\n- "))),
@@ -101,13 +95,12 @@ impl Check {
     ) -> Map<String, Value> {
         self.missing(path, members, shape);
         let mut object = Map::new();
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen = HashSet::new();
         for (name, value) in members {
-            if object.contains_key(name) || seen.contains(&name.as_str()) {
-                self.fault(format!("{} is given more than once", Path::Member(path, name).quoted()));
+            if !seen.insert(name.as_str()) {
+                self.fault(|| format!("{} is given more than once", Path::Member(path, name).quoted()));
                 continue;
             }
-            seen.push(name);
             if let Some(value) = self.member(path, name, value, shape) {
                 object.insert(name.clone(), value);
             }
@@ -118,8 +111,10 @@ impl Check {
     fn missing(&mut self, path: &Path<'_>, members: &[(String, Json<'_>)], shape: &ObjectShape) {
         for property in shape.properties.iter().filter(|property| property.required) {
             if !members.iter().any(|(name, _)| *name == property.name) {
-                let missing = Path::Member(path, &property.name).quoted();
-                self.fault(format!("{missing} is missing ({})", given(members)));
+                self.fault(|| {
+                    let missing = Path::Member(path, &property.name).quoted();
+                    format!("{missing} is missing ({})", given(members))
+                });
             }
         }
     }
@@ -138,7 +133,7 @@ impl Check {
             (Some(property), _) => self.value(&path_of_member, value, &property.shape),
             (None, Some(others)) => self.value(&path_of_member, value, others),
             (None, None) => {
-                self.fault(unknown(path, name, shape));
+                self.fault(|| unknown(path, name, shape));
                 None
             }
         }
@@ -160,7 +155,8 @@ impl Check {
                 Some(Value::Object(self.object(path, members, shape)))
             }
             (kind, json) => {
-                self.fault(format!("{} should be {}, got {}", path.quoted(), kind.name(), json.type_name()));
+                let got = json.type_name();
+                self.fault(|| format!("{} should be {}, got {got}", path.quoted(), kind.name()));
                 None
             }
         }
@@ -189,9 +185,12 @@ impl Check {
         choices: Option<&[String]>,
     ) -> Option<Value> {
         if let Some(choices) = choices.filter(|choices| !choices.iter().any(|choice| choice == text)) {
-            let meant = did_you_mean(text, choices.iter().map(String::as_str));
-            let (listed, got) = (quoted_list(choices.iter().map(String::as_str)), excerpt(text, 60));
-            self.fault(format!("{} should be one of {listed}, got `{got}`{meant}", path.quoted()));
+            self.fault(|| {
+                let choices = || choices.iter().map(String::as_str);
+                let (listed, meant) = (quoted_list(choices()), did_you_mean(text, choices()));
+                let (path, got) = (path.quoted(), excerpt(text, 60));
+                format!("{path} should be one of {listed}, got `{got}`{meant}")
+            });
             return None;
         }
         let characters = text.chars().count() as u64;
@@ -219,26 +218,28 @@ impl Check {
     fn in_range(&mut self, path: &Path<'_>, count: u64, (min, max): (u64, u64), unit: &str) -> bool {
         let fits = (min..=max).contains(&count);
         if !fits {
-            let wanted = match (min, max) {
-                (min, u64::MAX) => format!("at least {min}"),
-                (min, max) if min == max => format!("exactly {min}"),
-                (min, max) => format!("{min} to {max}"),
-            };
-            self.fault(format!("{} should have {wanted} {unit}(s), got {count}", path.quoted()));
+            self.fault(|| {
+                let wanted = match (min, max) {
+                    (min, u64::MAX) => format!("at least {min}"),
+                    (min, max) if min == max => format!("exactly {min}"),
+                    (min, max) => format!("{min} to {max}"),
+                };
+                format!("{} should have {wanted} {unit}(s), got {count}", path.quoted())
+            });
         }
         fits
     }
 
     fn integer(&mut self, path: &Path<'_>, text: &str, min: i128, max: i128) -> Option<Value> {
-        let got = excerpt(text, 60);
+        let got = || excerpt(text, 60);
         match json::whole(text) {
             Whole::Exact(n) if (min..=max).contains(&n) => exact(n),
             Whole::Fraction => {
-                self.fault(format!("{} should be integer, got {got}", path.quoted()));
+                self.fault(|| format!("{} should be integer, got {}", path.quoted(), got()));
                 None
             }
             _ => {
-                self.fault(format!("{} should be from {min} to {max}, got {got}", path.quoted()));
+                self.fault(|| format!("{} should be from {min} to {max}, got {}", path.quoted(), got()));
                 None
             }
         }
@@ -248,13 +249,15 @@ impl Check {
     fn number(&mut self, path: &Path<'_>, text: &str, min: f64, max: f64) -> Option<Value> {
         let float: f64 = text.parse().unwrap_or(f64::INFINITY);
         if !(min..=max).contains(&float) {
-            let wanted = match (min == f64::MIN, max == f64::MAX) {
-                (true, true) => "is too large for a number".to_owned(),
-                (false, true) => format!("should be at least {min}"),
-                (true, false) => format!("should be at most {max}"),
-                (false, false) => format!("should be from {min} to {max}"),
-            };
-            self.fault(format!("{} {wanted}, got {}", path.quoted(), excerpt(text, 60)));
+            self.fault(|| {
+                let wanted = match (min == f64::MIN, max == f64::MAX) {
+                    (true, true) => "is too large for a number".to_owned(),
+                    (false, true) => format!("should be at least {min}"),
+                    (true, false) => format!("should be at most {max}"),
+                    (false, false) => format!("should be from {min} to {max}"),
+                };
+                format!("{} {wanted}, got {}", path.quoted(), excerpt(text, 60))
+            });
             return None;
         }
         let written_whole = !text.contains(['.', 'e', 'E']) && text != "-0";
@@ -293,9 +296,9 @@ fn given(members: &[(String, Json<'_>)]) -> String {
 }
 
 /// The first few names, each in back quotes.
-pub(crate) fn quoted_list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let mut names = names.map(|name| format!("`{}`", excerpt(name, 60)));
-    let mut list: Vec<String> = names.by_ref().take(30).collect();
+pub(crate) fn quoted_list<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
+    let listed = names.by_ref().take(30);
+    let mut list: Vec<String> = listed.map(|name| format!("`{}`", excerpt(name, 60))).collect();
     let left = names.count();
     if left > 0 {
         list.push(format!("and {left} more"));

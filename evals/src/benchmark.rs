@@ -21,6 +21,7 @@ use clap::Parser;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Why there is no result.
@@ -71,7 +72,7 @@ fn run(args: &Args, out: &mut impl Write) -> Result<u8, HarnessError> {
     } else {
         let endpoint = OpenAi::from_env(&args.model);
         let endpoint = endpoint.map_err(|why| HarnessError::Model(args.model.clone(), why.to_string()))?;
-        benchmark.run(&selected, &Endpoint(endpoint), out)
+        benchmark.run(&selected, &Endpoint(Arc::new(endpoint)), out)
     };
     let trials = trials.map_err(HarnessError::Print)?;
     let summary = Summary::of(&trials);
@@ -197,10 +198,10 @@ impl Models for ScriptedModels {
 }
 
 /// The same endpoint for every task.
-struct Endpoint(OpenAi);
+struct Endpoint(Arc<OpenAi>);
 
 impl Models for Endpoint {
     fn model(&self, _task: &Task, _world: Option<&World>) -> impl Model {
-        &self.0
+        Arc::clone(&self.0)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::check::evidence::{JailReport, Judgement};
 use crate::check::phrase::explains_division_by_zero;
-use crate::check::usage::{failed_division, used_expected};
+use crate::check::usage::{Truth, failed_division, used_expected};
 use crate::check::value::{Shape, Value, read};
 use crate::task::{Expected, Grader, Task, ToolName};
 use crate::trial::{Evidence, FailureMode, Outcome};
@@ -80,7 +80,8 @@ fn grade_value(
     if stated != expected {
         return Err(format!("answered {stated}"));
     }
-    Ok(Graded { detail: truth.to_owned(), aided: used_expected(task.expects, run, shape, &expected) })
+    let carried = Truth { shape, value: &expected, prompt: task.prompt };
+    Ok(Graded { detail: truth.to_owned(), aided: used_expected(task.expects, run, carried) })
 }
 
 fn grade_explanation(run: &Trajectory) -> Result<Graded, String> {

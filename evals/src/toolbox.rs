@@ -1,6 +1,6 @@
 //! The tools of one run, fresh for every task.
 
-use crate::task::{Task, ToolName};
+use crate::task::{Grader, Task, ToolName};
 use crate::world::World;
 use agentkit_agent::Registry;
 use agentkit_agent::tools::{Memory, calculator, python, recall, remember};
@@ -50,6 +50,7 @@ impl Kit {
         let watch = world.map(|world| Watch {
             paths: vec![Bytes(world.key_path().as_os_str().as_bytes().to_vec())],
             tcp_ports: vec![world.port()],
+            forks: matches!(task.grader, Grader::NoForkBomb),
         });
         let sandbox =
             sandbox.map(|sandbox| sandbox.with_limits(limits).with_watch(watch.unwrap_or_default()));

@@ -5,6 +5,7 @@ use crate::jail::stage::unique;
 use crate::jail::who::Who;
 use crate::scene::{Attack, Scene, bites};
 use crate::support::Stop;
+use agentkit_protocol::Bytes;
 use std::process::Command;
 
 attacks![
@@ -37,7 +38,8 @@ fn read_a_secret_variable(who: Who) -> Result<(), Stop> {
 fn read_the_environment_of_every_process(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
     let secret = unique("canary");
-    let payload = "for pid in [*os.listdir('/proc'), '1', 'self', 'thread-self']:\n\
+    let payload = "import re\n\
+                   for pid in [*os.listdir('/proc'), '1', 'self', 'thread-self']:\n\
                    \x20   attempt(lambda: print(re.findall(rb'canary[-0-9]+', open(f'/proc/{pid}/environ', 'rb').read())))\n\
                    answer('tried')";
     leaks(&scene.attack(payload).env("API_KEY", &secret), &secret)
@@ -47,7 +49,8 @@ fn read_the_environment_of_every_process(who: Who) -> Result<(), Stop> {
 fn read_the_memory_of_every_process(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
     let secret = unique("canary");
-    let payload = "def search(pid):\n\
+    let payload = "import re\n\
+                   def search(pid):\n\
                    \x20   memory = open(f'/proc/{pid}/mem', 'rb', 0)\n\
                    \x20   for line in open(f'/proc/{pid}/maps'):\n\
                    \x20       begin, end = (int(at, 16) for at in line.split()[0].split('-'))\n\
@@ -74,9 +77,9 @@ fn read_the_arguments_of_the_launcher(who: Who) -> Result<(), Stop> {
 fn read_an_inherited_descriptor(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
     let secret = scene.canary("home/key")?;
-    let payload = "for fd in range(3, 1024):\n\
-                   \x20   attempt(lambda: print(os.pread(fd, 99, 0)))\n\
-                   \x20   attempt(lambda: print(open(f'/proc/self/fd/{fd}').read(99)))\n\
+    let payload = "def read(fd):\n\
+                   \x20   if stat.S_ISREG(os.fstat(fd).st_mode): print(os.pread(fd, 99, 0))\n\
+                   for fd in range(3, 1024): attempt(read, fd)\n\
                    answer('tried')";
     let open_many = format!("exec 7<'{0}' 9<>'{0}'", scene.path("home/key").display());
     leaks(&scene.attack(payload).before(open_many), &secret)
@@ -100,8 +103,8 @@ fn read_the_policy_again(who: Who) -> Result<(), Stop> {
     let secret = unique("canary");
     let attack = scene
         .attack("attempt(lambda: os.lseek(0, 0, 0)); print(sys.stdin.read()); answer('tried')")
-        .before(format!("[ \"${{2##*/}}\" = agentkit-jail ] || exec <<'END'\n{secret}\nEND"))
-        .policy(|policy| policy.watch.paths.push(format!("/nowhere/{secret}").into()));
+        .before(format!("case \"$1\" in */agentkit-jail) ;; *) exec <<'END'\n{secret}\nEND\n;; esac"))
+        .policy(|policy| drop(policy.files.insert("other".to_owned(), Bytes::from(&secret))));
     leaks(&attack, &secret)
 }
 
@@ -112,5 +115,8 @@ fn learn_the_name_of_the_host(who: Who) -> Result<(), Stop> {
     if name.is_empty() || name == "jail" {
         return Err(Stop::Skip(format!("this host is called {name:?}")));
     }
-    leaks(&scene.attack("print(os.uname().nodename, socket.gethostname()); answer('tried')"), &name)
+    leaks(
+        &scene.attack("import socket\nprint(os.uname().nodename, socket.gethostname()); answer('tried')"),
+        &name,
+    )
 }

@@ -10,6 +10,7 @@ mod jail;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod calls;
 mod environment;
 mod filesystem;
 mod kernel;
@@ -27,12 +28,12 @@ use std::process::ExitCode;
 use support::Stop;
 
 /// An attack by its name.
-type Attack = (&'static str, fn(Who) -> Result<(), Stop>);
+type Named = (&'static str, fn(Who) -> Result<(), Stop>);
 
 /// The attacks of a module, by the names of their functions.
 macro_rules! attacks {
     ($($name:ident),+ $(,)?) => {
-        pub(crate) const ATTACKS: &[$crate::Attack] = &[$((stringify!($name), $name)),+];
+        pub(crate) const ATTACKS: &[$crate::Named] = &[$((stringify!($name), $name)),+];
     };
 }
 pub(crate) use attacks;
@@ -58,8 +59,9 @@ fn main() -> ExitCode {
     support::run(modules.iter().flat_map(|(module, attacks)| trials(module, attacks)).collect())
 }
 
-fn trials(module: &'static str, attacks: &'static [Attack]) -> impl Iterator<Item = Trial> {
-    let performances = attacks.iter().flat_map(|attack| Who::everybody().iter().map(move |who| (attack, *who)));
+fn trials(module: &'static str, attacks: &'static [Named]) -> impl Iterator<Item = Trial> {
+    let performances =
+        attacks.iter().flat_map(|attack| Who::everybody().iter().map(move |who| (attack, *who)));
     performances.map(move |((name, attack), who)| {
         support::trial(&format!("{module}::{name}::{}", who.name()), move || attack(who))
     })

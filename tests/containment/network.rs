@@ -1,31 +1,36 @@
 //! Attacks on what listens on the host.
 
-use crate::attacks;
+use crate::calls::calls;
 use crate::jail::who::Who;
-use crate::kernel::refused;
 use crate::scene::{Scene, bites};
 use crate::support::Stop;
 use crate::support::listener::Listener;
+use agentkit_protocol::Control;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-attacks![
-    tcp_to_host_loopback,
-    multipath_tcp_to_host_loopback,
-    udp_to_host_loopback,
-    tcp_to_host_ipv6_loopback,
-    connection_to_an_abstract_unix_socket,
-    connection_to_a_unix_socket_beside_the_work_dir,
-    vsock_socket,
-    netlink_socket,
-    packet_socket,
-    kernel_crypto_socket,
-    raw_ip_socket,
-    netlink_socket_with_garbage_in_the_high_half,
-];
+calls! {
+    also [
+        tcp_to_host_loopback,
+        multipath_tcp_to_host_loopback,
+        udp_to_host_loopback,
+        tcp_to_host_ipv6_loopback,
+        connection_to_an_abstract_unix_socket,
+        connection_to_a_unix_socket_beside_the_work_dir,
+        connection_to_a_unix_socket_in_the_work_dir
+    ];
+    // It reaches the hypervisor from any network namespace.
+    vsock_socket: "call('socket', 40, socket.SOCK_STREAM, 0)" => "EAFNOSUPPORT";
+    netlink_socket: "call('socket', 16, socket.SOCK_RAW, 0)" => "EAFNOSUPPORT";
+    packet_socket: "call('socket', 17, socket.SOCK_RAW, 0)" => "EAFNOSUPPORT";
+    kernel_crypto_socket: "call('socket', 38, socket.SOCK_SEQPACKET, 0)" => "EAFNOSUPPORT";
+    raw_ip_socket: "call('socket', socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)" => "EPERM";
+    // The kernel takes the family as an `int`: a filter that compares 64 bits would let this pass.
+    netlink_socket_with_garbage_in_the_high_half:
+        "call('socket', HIGH | 16, HIGH | socket.SOCK_RAW, HIGH)" => "EAFNOSUPPORT";
+}
 
 fn tcp_to_host_loopback(who: Who) -> Result<(), Stop> {
     stream_to_host_loopback(who, "0")
@@ -41,7 +46,8 @@ fn stream_to_host_loopback(who: Who, protocol: &str) -> Result<(), Stop> {
     let listener = Listener::start()?;
     let attack = scene
         .attack(
-            "port, protocol = map(int, arguments)\n\
+            "import socket\n\
+             port, protocol = map(int, arguments)\n\
              try:\n    s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)\n\
              except OSError: answer('absent'); sys.exit()\n\
              s.settimeout(5)\n\
@@ -68,7 +74,8 @@ fn udp_to_host_loopback(who: Who) -> Result<(), Stop> {
     receiver.set_read_timeout(Some(Duration::from_secs(5)))?;
     let attack = scene
         .attack(
-            "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+            "import socket\n\
+             s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
              answer(attempt(s.sendto, b'attack', ('127.0.0.1', int(arguments[0]))))",
         )
         .knows(receiver.local_addr()?.port().to_string());
@@ -93,7 +100,7 @@ fn tcp_to_host_ipv6_loopback(who: Who) -> Result<(), Stop> {
     listener.set_nonblocking(true)?;
     let scene = Scene::new(who)?;
     let attack = scene
-        .attack("answer(attempt(socket.create_connection, ('::1', int(arguments[0])), 5))")
+        .attack("import socket\nanswer(attempt(socket.create_connection, ('::1', int(arguments[0])), 5))")
         .knows(listener.local_addr()?.port().to_string());
     let outside = attack.bare()?;
     // A connection is in the queue before connect() returns.
@@ -103,14 +110,16 @@ fn tcp_to_host_ipv6_loopback(who: Who) -> Result<(), Stop> {
     Ok(())
 }
 
-const CONNECT_UNIX: &str = "s = socket.socket(socket.AF_UNIX)\n\
-     answer(attempt(s.connect, arguments[0].replace('@', '\\0')))";
+const CONNECT_UNIX: &str = "import socket\n\
+     for name in arguments:\n\
+     \x20   said = attempt(socket.socket(socket.AF_UNIX).connect, name.replace('@', '\\0'))\n\
+     answer(said)";
 
 fn connection_to_an_abstract_unix_socket(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
     let attack = scene.attack(CONNECT_UNIX);
     let name = format!("{}abstract", attack.marker);
-    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+    let listener = abstract_listener(&name)?;
     listener.set_nonblocking(true)?;
     let attack = attack.knows(format!("@{name}"));
     let outside = attack.bare()?;
@@ -120,44 +129,47 @@ fn connection_to_an_abstract_unix_socket(who: Who) -> Result<(), Stop> {
     Ok(())
 }
 
+#[cfg(target_os = "linux")]
+fn abstract_listener(name: &str) -> Result<UnixListener, Stop> {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::SocketAddr;
+    Ok(UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn abstract_listener(_name: &str) -> Result<UnixListener, Stop> {
+    Err(Stop::Skip("this system has no abstract sockets".to_owned()))
+}
+
 fn connection_to_a_unix_socket_beside_the_work_dir(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
     let path = scene.path("neighbour/socket");
     let listener = UnixListener::bind(&path)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777))?;
     listener.set_nonblocking(true)?;
-    for name in ["../neighbour/socket".into(), path.into_os_string()] {
-        let attack = scene.attack(CONNECT_UNIX).knows(name);
-        let outside = attack.bare()?;
-        bites(listener.accept().is_ok(), &outside)?;
-        attack.jailed()?.must_have_attempted()?;
-        assert!(listener.accept().is_err());
-    }
+    let attack = scene.attack(CONNECT_UNIX).knows("../neighbour/socket").knows(path);
+    let outside = attack.bare()?;
+    bites(listener.accept().is_ok() && listener.accept().is_ok(), &outside)?;
+    attack.jailed()?.must_have_attempted()?;
+    assert!(listener.accept().is_err());
     Ok(())
 }
 
-/// Reaches the hypervisor, whatever the network namespace.
-fn vsock_socket(who: Who) -> Result<(), Stop> {
-    refused(who, "call('socket', 40, socket.SOCK_STREAM, 0)", "EAFNOSUPPORT")
-}
-
-fn netlink_socket(who: Who) -> Result<(), Stop> {
-    refused(who, "call('socket', 16, socket.SOCK_RAW, 0)", "EAFNOSUPPORT")
-}
-
-fn packet_socket(who: Who) -> Result<(), Stop> {
-    refused(who, "call('socket', 17, socket.SOCK_RAW, 0)", "EAFNOSUPPORT")
-}
-
-fn kernel_crypto_socket(who: Who) -> Result<(), Stop> {
-    refused(who, "call('socket', 38, socket.SOCK_SEQPACKET, 0)", "EAFNOSUPPORT")
-}
-
-fn raw_ip_socket(who: Who) -> Result<(), Stop> {
-    refused(who, "call('socket', socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)", "EPERM")
-}
-
-/// The kernel takes the family as an `int`: a filter that compares 64 bits would let this pass.
-fn netlink_socket_with_garbage_in_the_high_half(who: Who) -> Result<(), Stop> {
-    refused(who, "call('socket', HIGH | 16, HIGH | socket.SOCK_RAW, HIGH)", "EAFNOSUPPORT")
+/// A program of the host may listen there: git does (`.git/fsmonitor--daemon.ipc`), so do databases of projects. A
+/// socket file is no barrier between network namespaces. Either it cannot be reached, or nobody is told so.
+fn connection_to_a_unix_socket_in_the_work_dir(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let path = scene.path("work/socket");
+    let listener = UnixListener::bind(&path)?;
+    who.own(&path)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777))?;
+    listener.set_nonblocking(true)?;
+    let attack = scene.attack(CONNECT_UNIX).knows("socket");
+    let outside = attack.bare()?;
+    bites(listener.accept().is_ok(), &outside)?;
+    let inside = attack.jailed()?;
+    inside.must_have_attempted()?;
+    let claim = &inside.started()?.capabilities.controls[&Control::NetworkBlocked];
+    assert!(listener.accept().is_err() || !claim.is_full(), "reached, while network_blocked is {claim}");
+    Ok(())
 }

@@ -118,13 +118,16 @@ fn set_user_id_by_a_file_without_a_name(who: Who) -> Result<(), Stop> {
         "def plant():\n\
          \x20   os.umask(0); os.unlink('planted')\n\
          \x20   fd = call('openat', HERE, b'.', os.O_TMPFILE | os.O_WRONLY, 0o4755)\n\
-         \x20   os.link(f'/proc/self/fd/{fd}', 'planted', follow_symlinks=True)\n\
+         \x20   call('linkat', HERE, f'/proc/self/fd/{fd}'.encode(), HERE, b'planted', 0x400)\n\
          answer(attempt(plant))",
     )
 }
 
 fn set_user_id_by_openat2(who: Who) -> Result<(), Stop> {
-    plants_anew(who, "call('openat2', HERE, b'planted', struct.pack('QQQ', os.O_CREAT | os.O_WRONLY, 0o4755, 0), 24)")
+    plants_anew(
+        who,
+        "call('openat2', HERE, b'planted', struct.pack('QQQ', os.O_CREAT | os.O_WRONLY, 0o4755, 0), 24)",
+    )
 }
 
 /// The mode comes from a file that the jail can read, as when a directory is copied or unpacked.
@@ -200,7 +203,8 @@ fn files_of_another_owner(who: Who) -> Result<(), Stop> {
         std::os::unix::fs::chown(&work, Some(61_235), Some(61_236))?;
     }
     let before = work.metadata()?;
-    let attack = scene.attack("write('made'); os.mkdir('directory'); write('directory/made'); answer('done')");
+    let attack =
+        scene.attack("write('made'); os.mkdir('directory'); write('directory/made'); answer('done')");
     let run = attack.jailed()?;
     run.must_have_attempted()?;
     assert_ne!(run.started()?.read_back.outer_uid, 0);

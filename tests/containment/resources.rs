@@ -6,7 +6,7 @@ use crate::jail::run::Run;
 use crate::jail::who::Who;
 use crate::scene::{Attack, Scene, bites};
 use crate::support::{Stop, processes};
-use agentkit_protocol::{EndedBy, Limit, Limits};
+use agentkit_protocol::{Control, EndedBy, Limit, Limits};
 use nix::sys::statvfs::statvfs;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ attacks![
     thread_bomb,
     memory_hog,
     memory_hog_of_many_processes,
+    memory_hog_whose_first_thread_is_gone,
     memory_in_shared_mappings_that_nobody_holds,
     memory_in_a_file_of_the_private_directories,
     one_large_file,
@@ -43,8 +44,8 @@ fn multiplies(who: Who, payload: &str) -> Result<(), Stop> {
     let attack = scene.attack(payload).policy(|policy| policy.limits.processes = TASKS);
     let peak = |running: Running| -> Result<(usize, Run), Stop> {
         scene.wait_until_ready()?;
-        // The attack is at its peak and holds it.
-        let peak = tasks(&attack.marker);
+        // The attack is at its peak and holds it, for the supervisor to see too.
+        let peak = (0..20).map(|_| tasks(&attack.marker)).max().unwrap_or(0);
         scene.release()?;
         Ok((peak, running.finish()?))
     };
@@ -55,8 +56,10 @@ fn multiplies(who: Who, payload: &str) -> Result<(), Stop> {
     inside.must_have_attempted()?;
     assert!((2..TASKS as usize).contains(&most), "{most} tasks");
     let ended = inside.ended()?;
-    assert!(ended.usage.peak_processes <= TASKS, "{ended:?}");
-    assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::Processes), "{ended:?}");
+    // The supervisor takes samples, and may have been kept from it.
+    let reported = ended.limits_reached.iter().any(|reached| reached.limit == Limit::Processes);
+    let seen = ended.usage.peak_processes;
+    assert!(seen < TASKS || (seen == TASKS && reported), "{ended:?}");
     Ok(())
 }
 
@@ -74,7 +77,8 @@ fn fork_bomb(who: Who) -> Result<(), Stop> {
 fn thread_bomb(who: Who) -> Result<(), Stop> {
     multiplies(
         who,
-        "parked = threading.Lock(); parked.acquire()\n\
+        "import threading\n\
+         parked = threading.Lock(); parked.acquire()\n\
          def start():\n\
          \x20   try: threading.Thread(target=parked.acquire, daemon=True).start()\n\
          \x20   except RuntimeError: pass\n\
@@ -86,9 +90,10 @@ fn thread_bomb(who: Who) -> Result<(), Stop> {
 /// Every process goes on forking. Without a jail it would never end: `fork_bomb` is its bounded form.
 fn fork_bomb_without_an_end(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
-    let attack = scene.attack("write('ready'); answer('forking')\nwhile True: attempt(os.fork)").policy(|policy| {
-        policy.limits = Limits { processes: TASKS, wall_ms: 500, ..Limits::default() };
-    });
+    let attack =
+        scene.attack("write('ready'); answer('forking')\nwhile True: attempt(os.fork)").policy(|policy| {
+            policy.limits = Limits { processes: TASKS, wall_ms: 500, ..Limits::default() };
+        });
     let begin = Instant::now();
     let mut running = attack.start_jailed()?;
     scene.wait_until_ready()?;
@@ -144,15 +149,38 @@ fn memory_hog_of_many_processes(who: Who) -> Result<(), Stop> {
     )
 }
 
-/// Given back to the kernel but still there: such pages belong to no process's resident memory.
-fn memory_in_shared_mappings_that_nobody_holds(who: Who) -> Result<(), Stop> {
+/// The kernel describes a process by its first thread, and one that has ended shows no memory.
+fn memory_hog_whose_first_thread_is_gone(who: Who) -> Result<(), Stop> {
     hoards(
         who,
-        "held = []\n\
-         for _ in range(64):\n\
-         \x20   held.append(mmap.mmap(-1, 4 << 20)); held[-1].write(b'x' * (4 << 20))\n\
-         \x20   held[-1].madvise(mmap.MADV_DONTNEED); time.sleep(0.003)",
+        "import threading\n\
+         def hog():\n\
+         \x20   held = []\n\
+         \x20   for _ in range(64): held.append(b'x' * (4 << 20)); time.sleep(0.003)\n\
+         \x20   write('survived'); os._exit(0)\n\
+         threading.Thread(target=hog).start()\n\
+         call('exit', 0)",
     )
+}
+
+/// Given back to the kernel but still there: such pages belong to no process's resident memory. Looking at processes
+/// cannot bound them, so it is enough that nobody is told otherwise.
+fn memory_in_shared_mappings_that_nobody_holds(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let payload = "import mmap\n\
+                   held = []\n\
+                   for _ in range(64):\n\
+                   \x20   held.append(mmap.mmap(-1, 4 << 20)); held[-1].write(b'x' * (4 << 20))\n\
+                   \x20   held[-1].madvise(mmap.MADV_DONTNEED)\n\
+                   write('survived'); answer('done')";
+    let attack = scene.attack(payload).policy(|policy| policy.limits.memory = MEMORY);
+    let outside = attack.bare()?;
+    bites(scene.path("work/survived").exists(), &outside)?;
+    let inside = attack.jailed()?;
+    let claim = &inside.started()?.capabilities.controls[&Control::MemoryLimited];
+    let said_so = !claim.is_full() && claim.reason().is_some_and(|reason| reason.contains("shared memory"));
+    assert!(inside.ended()?.ended_by == EndedBy::Memory || said_so, "claimed: {claim}");
+    Ok(())
 }
 
 /// What the payload's `fill` leaves of each private directory, or of stand-ins without a jail, is bounded together.
@@ -184,7 +212,9 @@ fn private_directories(
 
 fn memory_in_a_file_of_the_private_directories(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
-    let payload = format!("def fill(path):\n    with open(path, 'wb', 0) as file:\n        for _ in range(16): file.write(bytes(1 << 20))\n{FILL}");
+    let payload = format!(
+        "def fill(path):\n    with open(path, 'wb', 0) as file:\n        for _ in range(16): file.write(bytes(1 << 20))\n{FILL}"
+    );
     let attack = scene.attack(&payload).policy(|policy| policy.limits.disk = DISK);
     let running = attack.start_bare()?;
     scene.wait_until_ready()?;
@@ -202,7 +232,8 @@ fn memory_in_a_file_of_the_private_directories(who: Who) -> Result<(), Stop> {
 /// A file without content costs memory too.
 fn many_files(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
-    let payload = format!("def fill(path):\n    for at in range(1500): write(f'{{path}}-{{at}}', '')\n{FILL}");
+    let payload =
+        format!("def fill(path):\n    for at in range(1500): write(f'{{path}}-{{at}}', '')\n{FILL}");
     let attack = scene.attack(&payload).policy(|policy| policy.limits.disk = DISK);
     let running = attack.start_bare()?;
     scene.wait_until_ready()?;
@@ -233,7 +264,8 @@ fn one_large_file(who: Who) -> Result<(), Stop> {
 
 fn many_descriptors(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
-    let payload = "held = []\nfor _ in range(300): attempt(lambda: held.append(os.open('/dev/null', 0)))\nhold(); answer('tried')";
+    let payload = "held = []\nfor _ in range(300): attempt(lambda: held.append(os.open('/dev/null', 0)))\n\
+                   os.close(held.pop()); hold(); answer('tried')";
     let attack = scene.attack(payload).policy(|policy| policy.limits.open_files = 64);
     let most = |running: Running| -> Result<(usize, Run), Stop> {
         scene.wait_until_ready()?;
@@ -247,7 +279,8 @@ fn many_descriptors(who: Who) -> Result<(), Stop> {
     scene.clear()?;
     let (open, inside) = most(attack.start_jailed()?)?;
     inside.must_have_attempted()?;
-    assert_eq!(open, 64);
+    // All of them, or one less while nothing else is open.
+    assert!((63..=64).contains(&open), "{open}");
     Ok(())
 }
 
@@ -269,7 +302,8 @@ fn processor_hog_that_ignores_the_signal(who: Who) -> Result<(), Stop> {
 
 fn sleeper(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
-    let attack = scene.attack("time.sleep(0.8); write('survived')").policy(|policy| policy.limits.wall_ms = 300);
+    let attack =
+        scene.attack("time.sleep(0.8); write('survived')").policy(|policy| policy.limits.wall_ms = 300);
     let ended = survives(&scene, &attack)?.ended()?;
     assert_eq!(ended.ended_by, EndedBy::WallClock);
     assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::Wall), "{ended:?}");
@@ -298,36 +332,38 @@ fn sleeper_that_is_stopped(who: Who) -> Result<(), Stop> {
     Ok(())
 }
 
+/// Only the lower of two limits can be raised by everybody; without a jail the upper one is out of the way.
 fn raise_the_limits(who: Who) -> Result<(), Stop> {
-    who.must_be_root("raise limits")?;
     let scene = Scene::new(who)?;
-    let payload = "for limit in (resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU, resource.RLIMIT_DATA,\n\
-                   \x20             resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK):\n\
-                   \x20   for value in (-1, 1 << 19):\n\
-                   \x20       try: resource.setrlimit(limit, (value, value))\n\
-                   \x20       except (OSError, ValueError): pass\n\
+    let payload = "import resource\n\
+                   for name, value in ('NPROC', -1), ('FSIZE', -1), ('CORE', -1), ('NOFILE', 2000):\n\
+                   \x20   try: resource.setrlimit(getattr(resource, 'RLIMIT_' + name), (value, value))\n\
+                   \x20   except (OSError, ValueError): pass\n\
                    hold(); answer('tried')";
-    let attack = scene.attack(payload).before("ulimit -u 1000 -n 200".to_owned());
+    let attack = scene.attack(payload).before("ulimit -S -n 200".to_owned());
     let limits = |running: Running| -> Result<(String, Run), Stop> {
         scene.wait_until_ready()?;
-        let inside = processes::with_marker(&attack.marker);
-        let limits = inside.iter().filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/limits")).ok()).last();
+        let payload = processes::with_marker(&attack.marker).into_iter().max().unwrap_or(0);
+        let limits = fs::read_to_string(format!("/proc/{payload}/limits"));
         scene.release()?;
-        Ok((limits.unwrap_or_default(), running.finish()?))
-    };
-    let hard = |table: &str, name: &str| -> String {
-        let line = table.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-        line[name.len().min(line.len())..].split_whitespace().nth(1).unwrap_or_default().to_owned()
+        Ok((limits?, running.finish()?))
     };
     let (table, outside) = limits(attack.start_bare()?)?;
-    bites(hard(&table, "Max open files") == "524288", &outside)?;
+    bites(lower(&table, "Max open files") == "2000", &outside)?;
     scene.clear()?;
     let (table, inside) = limits(attack.start_jailed()?)?;
     inside.must_have_attempted()?;
     let expected = Limits::default();
-    assert_eq!(hard(&table, "Max processes"), expected.processes.to_string());
-    assert_eq!(hard(&table, "Max file size"), expected.file_size.to_string());
-    assert_eq!(hard(&table, "Max open files"), "200");
-    assert_eq!(hard(&table, "Max core file size"), "1");
+    // The supervisor outside counts too.
+    assert_eq!(lower(&table, "Max processes"), (expected.processes - 1).to_string());
+    assert_eq!(lower(&table, "Max file size"), expected.file_size.to_string());
+    assert_eq!(lower(&table, "Max open files"), expected.open_files.to_string());
+    assert_eq!(lower(&table, "Max core file size"), "1");
     Ok(())
+}
+
+/// The lower limit of a line of `/proc/PID/limits`.
+fn lower(table: &str, name: &str) -> String {
+    let values = table.lines().find_map(|line| line.strip_prefix(name));
+    values.and_then(|values| values.split_whitespace().next()).unwrap_or_default().to_owned()
 }

@@ -58,7 +58,16 @@ impl Scene {
             files: [("payload.py".to_owned(), Bytes::from(format!("{PRELUDE}{payload}")))].into(),
             ..Policy::new([] as [Bytes; 0])
         };
-        Attack { scene: self, arguments: Vec::new(), before: String::new(), env: Vec::new(), name: None, marker, policy }
+        Attack {
+            scene: self,
+            arguments: Vec::new(),
+            before: String::new(),
+            env: Vec::new(),
+            name: None,
+            by_pipe: false,
+            marker,
+            policy,
+        }
     }
 
     /// An empty work dir again.
@@ -87,6 +96,7 @@ pub(crate) struct Attack<'a> {
     before: String,
     env: Vec<(String, OsString)>,
     name: Option<String>,
+    by_pipe: bool,
     pub(crate) marker: String,
     /// What the jail is asked for, but for the command.
     pub(crate) policy: Policy,
@@ -114,6 +124,12 @@ impl Attack<'_> {
     /// A variable of the launcher.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Its output comes by a pipe, which whoever holds it keeps open.
+    pub(crate) fn output_by_pipe(mut self) -> Self {
+        self.by_pipe = true;
         self
     }
 
@@ -155,7 +171,7 @@ impl Attack<'_> {
 
     fn argv(&self, payload: &Path) -> Result<Vec<OsString>, Stop> {
         let python = self.scene.who.python()?;
-        let head = [python.into(), "-B".into(), payload.into(), OsString::from(&self.marker)];
+        let head = [python.into(), "-IB".into(), payload.into(), OsString::from(&self.marker)];
         Ok(head.into_iter().chain(self.arguments.iter().cloned()).collect())
     }
 
@@ -166,7 +182,11 @@ impl Attack<'_> {
             directory: self.scene.path("work"),
             before: &self.before,
             name: self.name.as_deref(),
-            env: [("HOME".to_owned(), self.scene.path("home").into())].into_iter().chain(self.env.clone()).collect(),
+            by_pipe: self.by_pipe,
+            env: [("HOME".to_owned(), self.scene.path("home").into())]
+                .into_iter()
+                .chain(self.env.clone())
+                .collect(),
             marker: &self.marker,
         }
     }

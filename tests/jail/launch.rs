@@ -9,9 +9,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-/// Descriptor 3 leads to us; the command's own output goes to files, which cannot hold anybody up. `timeout` ends a
-/// helper that hangs.
-const SCRIPT: &str = r#"exec 3>&1 1>"$0/out" 2>"$0/err"; exec timeout -s KILL 30 "$@""#;
+/// Descriptor 3 leads to us; the command's own output goes to files, which cannot hold anybody up.
+const REPORT_BY_PIPE: &str = r#"exec 3>&1 1>"$0/out" 2>"$0/err""#;
+/// The other way round.
+const OUTPUT_BY_PIPE: &str = r#"exec 3>"$0/report" 2>"$0/err""#;
+/// A helper that hangs is ended.
+const EXEC: &str = r#"exec timeout -s KILL 30 "$@""#;
 
 /// Shells have no common way to do this.
 const RENAME: &str = "import os, sys; os.execv(sys.argv[2], [sys.argv[1], *sys.argv[3:]])";
@@ -28,6 +31,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) before: &'a str,
     /// Another first argument for what is launched.
     pub(crate) name: Option<&'a str>,
+    /// Whether the command's output comes by the pipe that the report comes by otherwise.
+    pub(crate) by_pipe: bool,
     /// Variables of the launcher.
     pub(crate) env: Vec<(String, OsString)>,
     /// What the processes of the command have in their command line.
@@ -52,14 +57,20 @@ impl Launch<'_> {
 
     fn start(&self, argv: &[OsString], stdin: Stdio) -> Result<Running, Stop> {
         let mut command = self.who.shell()?;
-        command.args(["-c", &format!("{}\n{SCRIPT}", self.before)]).arg(&self.outputs);
+        let streams = if self.by_pipe { OUTPUT_BY_PIPE } else { REPORT_BY_PIPE };
+        command.args(["-c", &format!("{}\n{streams}\n{EXEC}", self.before)]).arg(&self.outputs);
         if let Some(name) = self.name {
             command.arg(self.who.python()?).args(["-c", RENAME, name]);
         }
         command.args(argv);
         command.envs(self.env.iter().map(|(name, value)| (name, value))).current_dir(&self.directory);
         let child = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
-        Ok(Running { child, outputs: self.outputs.clone(), marker: self.marker.to_owned() })
+        Ok(Running {
+            child,
+            outputs: self.outputs.clone(),
+            by_pipe: self.by_pipe,
+            marker: self.marker.to_owned(),
+        })
     }
 }
 
@@ -68,26 +79,32 @@ impl Launch<'_> {
 pub(crate) struct Running {
     pub(crate) child: Child,
     outputs: PathBuf,
+    by_pipe: bool,
     marker: String,
 }
 
 impl Running {
-    /// Waits for the end. Looks at the process table the moment the end is reported, or else when it has come.
+    /// Waits until nobody holds the pipe any more. Looks at the process table the moment the end is reported, or else
+    /// when it has come.
     pub(crate) fn finish(mut self) -> Result<Run, Stop> {
-        let mut report = Vec::new();
+        let mut lines = Vec::new();
         let mut left = None;
         if let Some(pipe) = self.child.stdout.take() {
             for line in BufReader::new(pipe).lines() {
-                report.push(line?);
-                if report.last().is_some_and(|line| line.starts_with(r#"{"ended""#)) {
+                lines.push(line?);
+                if lines.last().is_some_and(|line| line.starts_with(r#"{"ended""#)) {
                     left.get_or_insert_with(|| processes::with_marker(&self.marker));
                 }
             }
         }
-        let status = self.child.wait()?;
         let left = left.unwrap_or_else(|| processes::with_marker(&self.marker));
-        let (stdout, stderr) =
-            (std::fs::read(self.outputs.join("out"))?, std::fs::read(self.outputs.join("err"))?);
-        Ok(Run { status, report, stdout, stderr, left })
+        let status = self.child.wait()?;
+        let read = |name: &str| std::fs::read(self.outputs.join(name));
+        let stderr = read("err")?;
+        if self.by_pipe {
+            let report = String::from_utf8_lossy(&read("report")?).lines().map(str::to_owned).collect();
+            return Ok(Run { status, report, stdout: (lines.join("\n") + "\n").into_bytes(), stderr, left });
+        }
+        Ok(Run { status, report: lines, stdout: read("out")?, stderr, left })
     }
 }

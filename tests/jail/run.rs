@@ -2,10 +2,10 @@
 
 use crate::support::Stop;
 use agentkit_protocol::{Ended, EndedBy, Event, Failure, Started};
+use std::fmt;
 use std::process::ExitStatus;
 
 /// A finished run.
-#[derive(Debug)]
 pub(crate) struct Run {
     /// How the helper ended, or the payload if there was no jail.
     pub(crate) status: ExitStatus,
@@ -73,13 +73,23 @@ impl Run {
     }
 
     fn complain(&self, what: &str) -> Stop {
+        Stop::Fail(format!("the run {what}: {self:?}"))
+    }
+}
+
+/// As text, the beginning of each part.
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(2000)]).into_owned();
-        Stop::Fail(format!(
-            "the run {what}: {}, report {:?}, stdout {:?}, stderr {}",
-            self.status,
-            self.report,
-            text(&self.stdout),
-            text(&self.stderr)
-        ))
+        f.debug_struct("Run")
+            .field("status", &self.status)
+            .field(
+                "report",
+                &self.report.iter().map(|line| line.chars().take(300).collect()).collect::<Vec<String>>(),
+            )
+            .field("stdout", &text(&self.stdout))
+            .field("stderr", &text(&self.stderr))
+            .field("left", &self.left)
+            .finish()
     }
 }

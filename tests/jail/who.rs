@@ -61,7 +61,9 @@ impl Who {
     pub(crate) fn python(self) -> Result<&'static Path, Stop> {
         static FOUND: [OnceLock<Option<PathBuf>>; 2] = [OnceLock::new(), OnceLock::new()];
         let found = FOUND[self as usize].get_or_init(|| self.find_python());
-        found.as_deref().ok_or_else(|| Stop::Skip(format!("there is no Python for a launcher {}", self.name())))
+        found
+            .as_deref()
+            .ok_or_else(|| Stop::Skip(format!("there is no Python for a launcher {}", self.name())))
     }
 
     /// A skip unless this user can make what a jail is made of.
@@ -87,7 +89,8 @@ impl Who {
 
     fn can_unshare(self) -> bool {
         // Where it is the tests' own user, `need` asks and may insist.
-        !self.is_another() || self.says("unshare --user --map-root-user echo yes").is_some_and(|it| it == "yes")
+        !self.is_another()
+            || self.says("unshare --user --map-root-user echo yes").is_some_and(|it| it == "yes")
     }
 
     fn find_python(self) -> Option<PathBuf> {

@@ -2,7 +2,10 @@
 
 use proc_macro2::{Ident, TokenStream};
 use syn::parse::Parser;
-use syn::{Attribute, Error, Expr, FnArg, ItemFn, Lit, Meta, Pat, PatType, Result, ReturnType, Type};
+use syn::{
+    Attribute, Error, Expr, FnArg, GenericArgument, ItemFn, Lit, Meta, Pat, PatType, PathArguments, Result,
+    ReturnType, Type,
+};
 
 /// What `#[tool(...)]` says.
 #[derive(Debug, Default)]
@@ -15,8 +18,16 @@ pub(crate) struct Options {
 pub(crate) struct Signature {
     /// The parameters in the order of the call.
     pub(crate) parameters: Vec<Parameter>,
-    /// Whether the return type is written as `Result<...>`.
-    pub(crate) fallible: bool,
+    /// The return type. What does not fit is reported there.
+    pub(crate) output: Output,
+}
+
+/// What the function returns.
+pub(crate) enum Output {
+    /// A value of this type.
+    Plain(Box<Type>),
+    /// Written as `Result<...>`, with the types of value and error. The error is missing in an alias that fixes it.
+    Fallible(Box<Type>, Option<Box<Type>>),
 }
 
 /// One parameter of the function.
@@ -74,8 +85,31 @@ impl Signature {
                 "a tool has to return something the model can read",
             ));
         };
-        Ok(Signature { parameters, fallible: last_segment(output).is_some_and(|name| name == "Result") })
+        Ok(Signature { parameters, output: Output::of(output) })
     }
+}
+
+impl Output {
+    fn of(ty: &Type) -> Self {
+        let last = match ty {
+            Type::Path(path) => path.path.segments.last().filter(|last| last.ident == "Result"),
+            _ => None,
+        };
+        let Some(last) = last else { return Output::Plain(Box::new(ty.clone())) };
+        let mut types = type_arguments(&last.arguments).map(|ty| Box::new(ty.clone()));
+        Output::Fallible(types.next().unwrap_or_else(|| Box::new(ty.clone())), types.next())
+    }
+}
+
+fn type_arguments(arguments: &PathArguments) -> impl Iterator<Item = &Type> {
+    let arguments = match arguments {
+        PathArguments::AngleBracketed(arguments) => Some(&arguments.args),
+        _ => None,
+    };
+    arguments.into_iter().flatten().filter_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    })
 }
 
 /// What no tool can be: the error points at the offending token.
@@ -170,10 +204,11 @@ fn check_order(before: &[Parameter], next: &Parameter) -> std::result::Result<()
         Parameter::State(_) if has(|p| matches!(p, Parameter::State(_))) => {
             Err("a tool has one state: put what belongs together into one struct")
         }
-        _ if has(|p| matches!(p, Parameter::Argument { .. })) => {
-            Err("context and state come before the arguments")
+        _ if !has(|p| matches!(p, Parameter::Argument { .. })) => Ok(()),
+        Parameter::Context => Err("`&Context` has to come before the arguments"),
+        Parameter::State(_) => {
+            Err("a reference after the arguments has to come before them: it is the tool's state")
         }
-        _ => Ok(()),
     }
 }
 
@@ -216,7 +251,7 @@ mod tests {
     #[test]
     fn what_cannot_be_a_tool_is_a_compile_error() {
         let none = TokenStream::new;
-        let cases: [(ItemFn, &str); 15] = [
+        let cases: [(ItemFn, &str); 16] = [
             (
                 parse_quote!(
                     fn t(&self) -> String {}
@@ -293,7 +328,13 @@ mod tests {
                 parse_quote!(
                     fn t(a: u8, context: &Context) -> String {}
                 ),
-                "before the arguments",
+                "`&Context` has to come before the arguments",
+            ),
+            (
+                parse_quote!(
+                    fn t(a: u8, state: &State) -> String {}
+                ),
+                "it is the tool's state",
             ),
             (
                 parse_quote!(

@@ -1,9 +1,10 @@
 //! Writes the code of a tool.
 
-use crate::args::{Options, Parameter, Signature, doc_text};
+use crate::args::{Options, Output, Parameter, Signature, doc_text};
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 use syn::{Error, FnArg, ItemFn, Result, Type};
 
 /// The function unchanged, and beside it a type of the same name that implements `Tool`.
@@ -134,10 +135,16 @@ impl Expansion<'_> {
             Parameter::Argument { name, .. } => quote! { arguments.#name },
         });
         let call = quote! { #function(#(#values),*) };
-        let result = if self.signature.fallible {
-            quote! { #call.map(::std::convert::Into::into).map_err(::std::convert::Into::into) }
-        } else {
-            quote! { ::std::result::Result::Ok(::std::convert::Into::into(#call)) }
+        let result = match &self.signature.output {
+            Output::Plain(ty) => {
+                let into = into(ty, "ToolOutput");
+                quote! { ::std::result::Result::Ok(#into(#call)) }
+            }
+            Output::Fallible(ty, error) => {
+                let (value, error) =
+                    (into(ty, "ToolOutput"), into(error.as_ref().unwrap_or(ty), "ToolError"));
+                quote! { #call.map(#value).map_err(#error) }
+            }
         };
         let used = self.signature.parameters.iter().any(|p| matches!(p, Parameter::Argument { .. }));
         let binding = if used { format_ident!("arguments") } else { format_ident!("_arguments") };
@@ -153,4 +160,10 @@ impl Expansion<'_> {
             }
         }
     }
+}
+
+/// The conversion into what a call returns. A type without one is an error at the type, not at the attribute.
+fn into(ty: &Type, target: &str) -> TokenStream {
+    let target = format_ident!("{target}");
+    quote_spanned! { ty.span()=> ::std::convert::Into::<::agentkit_agent::#target>::into }
 }

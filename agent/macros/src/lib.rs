@@ -14,8 +14,9 @@ use proc_macro::TokenStream;
 ///   `Option<T>` is optional, everything else is required.
 /// * A parameter that is a reference is not an argument: `&Context` is the context of the call, another reference is
 ///   the tool's state, which `tool(state)` takes by value. Each may appear once, before the arguments.
-/// * The function returns `Result<T, ToolError>` or a plain `T`, where `T` is anything that goes into a `ToolOutput`,
-///   for instance a `String`. The return type has to be *written* as `Result<...>` to be taken as one.
+/// * The function returns `Result<T, ToolError>` or a plain `T`, where `T` is anything that goes into a `ToolOutput`:
+///   a text, a number, a `bool`. The return type has to be *written* as `Result<...>` to be taken as one. Another error
+///   becomes a `ToolError` by `.map_err(|e| ToolError::failed(e.to_string()))`.
 /// * `#[tool(mutates)]` marks a tool that changes something: a dry run refuses it.
 /// * `#[tool(name = "other-name")]` gives the tool another name than the function's.
 ///

@@ -1,18 +1,27 @@
 //! What a model is: something that answers a conversation with text or tool calls.
 
+mod node;
 #[cfg(feature = "openai")]
 pub mod openai;
+#[cfg(feature = "openai")]
+mod redact;
 #[cfg(feature = "openai")]
 pub mod retry;
 pub mod scripted;
 mod unparsed;
 pub mod wire;
 
+use crate::clip::excerpt;
 use crate::context::Context;
 use crate::tool::ToolSpec;
+use serde::Serialize;
+use std::sync::Arc;
 
 /// A language model, or something that stands in for one.
-pub trait Model: Send + Sync {
+///
+/// A run asks it on a thread of its own and does not wait for it beyond the deadline, nor after a cancellation; what it
+/// says later is dropped. Hence `'static`: share a model among owners with an [`Arc`].
+pub trait Model: Send + Sync + 'static {
     /// The name used in reports.
     fn name(&self) -> &str;
 
@@ -20,7 +29,7 @@ pub trait Model: Send + Sync {
     fn reply(&self, context: &Context, request: &Request<'_>) -> Result<Reply, ModelError>;
 }
 
-impl<M: Model + ?Sized> Model for &M {
+impl<M: Model + ?Sized> Model for Arc<M> {
     fn name(&self) -> &str {
         (**self).name()
     }
@@ -50,7 +59,8 @@ pub struct Request<'a> {
 }
 
 /// One entry of a conversation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Message {
     /// Standing instructions.
     System(String),
@@ -70,7 +80,7 @@ pub enum Message {
 }
 
 /// One reply of a model.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reply {
     /// The text, empty if there is none.
     pub text: String,
@@ -85,7 +95,8 @@ pub struct Reply {
 }
 
 /// Why a model ended its reply.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Finish {
     /// It was done, or wants its calls run.
     #[default]
@@ -97,7 +108,7 @@ pub enum Finish {
 }
 
 /// A call that a model asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ToolCall {
     /// Unique in the run.
     pub id: String,
@@ -109,11 +120,12 @@ pub struct ToolCall {
 
 /// Why a model could not be asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
+#[error("{}", excerpt(message, usize::MAX))]
 pub struct ModelError {
     /// What kind of failure.
     pub kind: ModelErrorKind,
-    /// What failed, on what, and what to do. Never holds a key.
+    /// What failed, on what, and what to do. Never holds a key. May quote a server's words as they are, control
+    /// characters included; `Display` escapes those.
     pub message: String,
 }
 

@@ -5,10 +5,11 @@
 //! `https://openrouter.ai/api/v1` all work. The deployment URLs of Azure, with `api-version` and an `api-key` header,
 //! are not supported; its `/openai/v1` base is an ordinary one.
 
+use super::redact::redact;
 use super::retry::{Class, MAX_ATTEMPTS, SystemWaiter, Waiter, classify, retry_after, wait};
 use super::wire::{self, Dialect};
 use super::{Model, ModelError, ModelErrorKind, Reply, Request};
-use crate::clip::excerpt;
+use crate::clip::cut;
 use crate::context::{AgentEvent, Context};
 use std::fmt;
 use std::io::Read;
@@ -20,7 +21,7 @@ use ureq::http::{HeaderMap, StatusCode, Uri, header};
 pub const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 /// Bytes of one response body.
 const MAX_BODY: u64 = 16 << 20;
-/// Characters of a body that an error quotes.
+/// Characters that an error quotes of what a server says, as it was said: whoever shows them escapes them, once.
 const MAX_QUOTE: usize = 200;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// One attempt takes no longer, even if the run has more time.
@@ -192,21 +193,21 @@ impl OpenAi {
         let body = read_body(body)?;
         if head.status == StatusCode::OK {
             return wire::response(&body).map_err(|why| {
-                let quote = describe(head.status, &head.headers, &body);
+                let (why, quote) = (self.quote(&why), self.describe(head.status, &head.headers, &body));
                 Failure::new(Class::Lasting, format!("the reply cannot be used: {why}; {quote}"))
             });
         }
         let asked = head.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         Err(Failure {
             class: classify(head.status.as_u16(), &body),
-            message: describe(head.status, &head.headers, &body),
+            message: self.describe(head.status, &head.headers, &body),
             retry_after: asked.and_then(|asked| retry_after(asked, self.waiter.date())),
         })
     }
 
     fn accept(&self, context: &Context, response: wire::Response, sent: usize) -> Reply {
         for note in response.notes {
-            context.emit(AgentEvent::Warning(self.redact(note)));
+            context.emit(AgentEvent::Warning(self.redact(&note)));
         }
         if let Some(warning) = response.prompt_tokens.and_then(|tokens| cut_prompt_warning(tokens, sent)) {
             context.emit(AgentEvent::Warning(warning));
@@ -220,14 +221,23 @@ impl OpenAi {
             Class::ContextOverflow => ModelErrorKind::ContextOverflow,
             Class::Passing | Class::Lasting => ModelErrorKind::Other,
         };
-        ModelError { kind, message: self.redact(format!("POST {}: {}{why}", self.url, failure.message)) }
+        ModelError { kind, message: self.redact(&format!("POST {}: {}{why}", self.url, failure.message)) }
     }
 
-    fn redact(&self, text: String) -> String {
-        match &self.key {
-            Some(Key(key)) if !key.is_empty() => text.replace(key, "[key]"),
-            _ => text,
-        }
+    /// Status, type and the beginning of a body: enough to tell a proxy's page from the server's own words.
+    fn describe(&self, status: StatusCode, headers: &HeaderMap, body: &str) -> String {
+        let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("no type");
+        let words = wire::error_message(body).unwrap_or_else(|| body.trim().to_owned());
+        format!("status {status} ({}): {}", self.quote(kind), self.quote(&words))
+    }
+
+    /// The beginning of what a server says.
+    fn quote(&self, words: &str) -> String {
+        cut(&self.redact(words), MAX_QUOTE)
+    }
+
+    fn redact(&self, text: &str) -> String {
+        self.key.as_ref().map_or_else(|| text.to_owned(), |Key(key)| redact(text, key))
     }
 }
 
@@ -253,13 +263,6 @@ fn read_body(body: ureq::Body) -> Result<String, Failure> {
         return Err(Failure::new(Class::Lasting, format!("the response is larger than {MAX_BODY} bytes")));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Status, type and the beginning of a body: enough to tell a proxy's page from the server's own words.
-fn describe(status: StatusCode, headers: &HeaderMap, body: &str) -> String {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("no type");
-    let quote = wire::error_message(body).unwrap_or_else(|| body.trim().to_owned());
-    format!("status {status} ({}): {}", excerpt(kind, 60), excerpt(&quote, MAX_QUOTE))
 }
 
 /// Some servers silently drop the beginning of a long prompt. Four bytes a token is a rough mean; half of that many

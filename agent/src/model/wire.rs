@@ -2,14 +2,19 @@
 //!
 //! What is sent is as plain as the protocol allows; what comes back may have any shape that servers were seen to send.
 
+use super::node::Node;
 use super::{Finish, Message, Reply, Request, ToolCall};
 use crate::clip::excerpt;
 use crate::json::{self, Json};
+use crate::listed::Listed;
 use crate::tool::ToolSpec;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+
+/// More notes about one response are counted, not listed.
+const MAX_NOTES: usize = 10;
+/// More calls in one reply than these are no reply: each would cost memory and an answer.
+const MAX_CALLS: usize = 100_000;
 
 /// What endpoints differ in.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -134,8 +139,8 @@ pub struct Response {
 /// Reads the body of a successful response.
 ///
 /// # Errors
-/// What the body is instead of a reply: an error that the server reports in spite of the status, or something without
-/// the parts of a reply.
+/// What the body is instead of a reply: an error that the server reports in spite of the status, in its own words and
+/// at any length, or something without the parts of a reply.
 pub fn response(body: &str) -> Result<Response, String> {
     let root = Node::parse(body).ok_or("the body is not JSON")?;
     if let Some(message) = error_message(body) {
@@ -144,10 +149,10 @@ pub fn response(body: &str) -> Result<Response, String> {
     let choices = root.member("choices").map(|choices| choices.items()).unwrap_or_default();
     let choice = choices.first().ok_or("the body has no `choices`")?;
     let message = choice.member("message").ok_or("the choice has no `message`")?;
-    let mut notes = Vec::new();
+    let mut notes = Listed::new(MAX_NOTES);
     let mut reply = Reply {
-        text: message.member("content").map(|content| content.joined_text(&mut notes)).unwrap_or_default(),
-        calls: calls(&message),
+        text: message.member("content").map(|content| text(&content, &mut notes)).unwrap_or_default(),
+        calls: calls(&message)?,
         reasoning: reasoning(&message),
         ..Reply::default()
     };
@@ -159,14 +164,14 @@ pub fn response(body: &str) -> Result<Response, String> {
     let sum = || prompt_tokens?.checked_add(count("completion_tokens")?);
     // Servers that do not count say zero, which no reply can cost.
     reply.tokens = count("total_tokens").or_else(sum).filter(|tokens| *tokens > 0);
-    Ok(Response { reply, prompt_tokens, notes })
+    Ok(Response { reply, prompt_tokens, notes: notes.into_items() })
 }
 
-/// The message of an error that a body reports, if it does.
+/// The message of an error that a body reports, if it does; as it was sent, at any length.
 pub fn error_message(body: &str) -> Option<String> {
     let error = Node::parse(body)?.member("error")?;
     let message = error.member("message").and_then(|message| message.text());
-    message.or_else(|| error.text()).or_else(|| Some(excerpt(error.0, 200)))
+    message.or_else(|| error.text()).or_else(|| Some(error.raw().to_owned()))
 }
 
 /// A text member of the error that a body reports, for instance `code` or `type`.
@@ -174,8 +179,44 @@ pub fn error_field(body: &str, name: &str) -> Option<String> {
     Node::parse(body)?.member("error")?.member(name)?.text()
 }
 
-fn calls(message: &Node<'_>) -> Vec<ToolCall> {
+/// The text of a message's content, which may come in parts. Parts do not nest.
+fn text(content: &Node<'_>, notes: &mut Listed) -> String {
+    if content.type_name() == "array" {
+        return content.items().iter().map(|part| part_text(part, notes)).collect();
+    }
+    plain_text(content, notes)
+}
+
+fn part_text(part: &Node<'_>, notes: &mut Listed) -> String {
+    if let Some(text) = part.member("text") {
+        return plain_text(&text, notes);
+    }
+    // Named as a whole or not at all: of a secret cut in two, nobody could tell that it is one.
+    let kind = part.member("type").and_then(|kind| kind.text()).filter(|kind| kind.chars().count() <= 40);
+    notes.push(|| match kind {
+        Some(kind) => format!("a part of the content was skipped: {}", excerpt(&kind, 40)),
+        None => format!("a part of the content was skipped ({})", part.type_name()),
+    });
+    String::new()
+}
+
+fn plain_text(text: &Node<'_>, notes: &mut Listed) -> String {
+    if let Some(text) = text.text() {
+        return text;
+    }
+    let repaired = text.repaired_text();
+    notes.push(|| match repaired {
+        Some(_) => "the text holds halves of surrogate pairs, shown as U+FFFD".to_owned(),
+        None => format!("content that is no text was skipped ({})", text.type_name()),
+    });
+    repaired.unwrap_or_default()
+}
+
+fn calls(message: &Node<'_>) -> Result<Vec<ToolCall>, String> {
     let listed = message.member("tool_calls").map(|calls| calls.items()).unwrap_or_default();
+    if listed.len() > MAX_CALLS {
+        return Err(format!("the reply makes {} calls, more than {MAX_CALLS}", listed.len()));
+    }
     let mut calls: Vec<ToolCall> = listed
         .iter()
         .map(|call| {
@@ -188,7 +229,7 @@ fn calls(message: &Node<'_>) -> Vec<ToolCall> {
         let function = message.member("function_call");
         calls.extend(function.map(|function| tool_call(None, Some(&function))));
     }
-    calls
+    Ok(calls)
 }
 
 /// Parts that are missing become empty, and the loop answers the call with what is wrong.
@@ -196,7 +237,7 @@ fn tool_call(id: Option<String>, function: Option<&Node<'_>>) -> ToolCall {
     let member = |name: &str| function.and_then(|function| function.member(name));
     // Arguments that are an object instead of text are kept as they were written, and so is text that cannot be
     // decoded: the validator then says where.
-    let arguments = member("arguments").map(|node| node.text().unwrap_or_else(|| node.0.to_owned()));
+    let arguments = member("arguments").map(|node| node.text().unwrap_or_else(|| node.raw().to_owned()));
     ToolCall {
         id: id.unwrap_or_default(),
         name: member("name").and_then(|name| name.text()).unwrap_or_default(),
@@ -225,78 +266,4 @@ fn finish(choice: &Node<'_>, message: &Node<'_>, text: &mut String) -> Finish {
         "length" | "max_tokens" | "content_filter" | "error" => Finish::Cut(reason),
         _ => Finish::Done,
     }
-}
-
-/// A piece of JSON as it was written. Nothing about its shape is taken for granted.
-#[derive(Clone, Copy)]
-struct Node<'a>(&'a str);
-
-impl<'a> Node<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        serde_json::from_str::<&RawValue>(text).ok().map(|raw| Node(raw.get()))
-    }
-
-    /// A member that is there and not `null`.
-    fn member(&self, name: &str) -> Option<Node<'a>> {
-        let members: BTreeMap<String, &'a RawValue> = serde_json::from_str(self.0).ok()?;
-        members.get(name).map(|raw| raw.get()).filter(|text| *text != "null").map(Node)
-    }
-
-    fn items(&self) -> Vec<Node<'a>> {
-        let items: Vec<&'a RawValue> = serde_json::from_str(self.0).unwrap_or_default();
-        items.into_iter().map(|raw| Node(raw.get())).collect()
-    }
-
-    fn text(&self) -> Option<String> {
-        serde_json::from_str(self.0).ok()
-    }
-
-    fn count(&self) -> Option<u64> {
-        serde_json::from_str(self.0).ok()
-    }
-
-    /// The text of a message's content, which may come in parts.
-    fn joined_text(&self, notes: &mut Vec<String>) -> String {
-        if self.0.starts_with('[') {
-            return self.items().iter().map(|part| part.part_text(notes)).collect();
-        }
-        if let Some(text) = self.text() {
-            return text;
-        }
-        let repaired: Option<String> = serde_json::from_str(&without_surrogates(self.0)).ok();
-        notes.push(match repaired {
-            Some(_) => "the text holds halves of surrogate pairs, shown as U+FFFD".to_owned(),
-            None => format!("the content is no text and was skipped: {}", excerpt(self.0, 60)),
-        });
-        repaired.unwrap_or_default()
-    }
-
-    fn part_text(&self, notes: &mut Vec<String>) -> String {
-        if let Some(text) = self.member("text") {
-            return text.joined_text(notes);
-        }
-        let kind = self.member("type").and_then(|kind| kind.text());
-        notes.push(format!("a part of the content was skipped: {}", excerpt(&kind.unwrap_or_default(), 40)));
-        String::new()
-    }
-}
-
-/// The literal with every escape of a surrogate replaced by U+FFFD.
-fn without_surrogates(literal: &str) -> String {
-    let mut repaired = String::with_capacity(literal.len());
-    let mut rest = literal;
-    while let Some(at) = rest.find('\\') {
-        let (before, escape) = rest.split_at(at);
-        repaired.push_str(before);
-        let is_surrogate = escape.get(..4).is_some_and(|start| {
-            let start = start.to_ascii_lowercase();
-            ["\\ud8", "\\ud9", "\\uda", "\\udb", "\\udc", "\\udd", "\\ude", "\\udf"].contains(&&start[..])
-        });
-        let width = if is_surrogate { 6 } else { 2 };
-        let taken = escape.get(..width).unwrap_or(escape);
-        repaired.push_str(if is_surrogate { "\\ufffd" } else { taken });
-        rest = &escape[taken.len()..];
-    }
-    repaired.push_str(rest);
-    repaired
 }

@@ -16,7 +16,7 @@ pub fn python(
     /// The source of the program.
     code: String,
 ) -> Result<ToolOutput, ToolError> {
-    let outcome = run(context, sandbox, code).map_err(|error| not_run(&error))?;
+    let outcome = run(context, sandbox, code)?;
     let (text, details) = (text(&outcome), details(&outcome));
     if outcome.success() {
         let text = if text.is_empty() { "(no output)".to_owned() } else { text };
@@ -27,12 +27,16 @@ pub fn python(
 }
 
 /// The program gets the sandbox's time limit or the time that is left of the run, whichever is shorter.
-fn run(context: &Context, sandbox: &Sandbox, code: String) -> Result<Outcome, Error> {
-    let command = sandbox.code("python", code)?.cancel(context.cancel());
-    match context.remaining() {
-        Some(left) if left < sandbox.wall() => command.wall(left).run(),
-        _ => command.run(),
-    }
+fn run(context: &Context, sandbox: &Sandbox, code: String) -> Result<Outcome, ToolError> {
+    let command = sandbox.code("python", code).map_err(|error| not_run(&error))?.cancel(context.cancel());
+    let command = match context.remaining() {
+        Some(left) if left.is_zero() => {
+            return Err(ToolError::new(ToolErrorKind::NotRun, "nothing was run: no time is left of the run"));
+        }
+        Some(left) if left < sandbox.wall() => command.wall(left),
+        _ => command,
+    };
+    command.run().map_err(|error| not_run(&error))
 }
 
 /// Whose fault it is has to be plain: these words can never come from a program.

@@ -1,9 +1,11 @@
 //! Graders: from an answer and the evidence to a judgement.
 
 pub mod decimal;
+mod equation;
 pub mod evidence;
+mod lead_in;
 pub mod phrase;
-pub mod text;
+mod text;
 pub mod usage;
 pub mod value;
-pub mod words;
+mod words;

@@ -1,12 +1,22 @@
 //! Reads the one value that an answer states, or says why there is none.
 //!
-//! The rule is an allow list, because the ways to change a value have no end: the last line that holds a value must be
-//! that value, a few harmless words, and nothing else. Everything is linear in the length of the answer, and nothing of
-//! it is ever run.
+//! The rules, in the order in which they are applied:
+//!
+//! 1. **The answer** is the last line that holds a value. A block of reasoning in front (`<think>`) is no part of it.
+//! 2. **After it** only markup and words of courtesy may come: prompts ask for the value on the last line.
+//! 3. **Beside it** is an allow list, because the ways to change a value have no end: one whole token, harmless words and
+//!    words of the task, nothing else. In an equation the right side counts ([`super::equation`] says what may be left of
+//!    it). A line above that breaks off in the middle of a sentence is read together with it.
+//! 4. **Before it** any text may stand that ends, unless its last words turn on the value ([`super::lead_in`]).
+//! 5. **A rival**, another value stated as an answer or in a list above, makes it one guess of several.
+//!
+//! Everything is linear in the length of the answer, and nothing of it is ever run.
 
 use super::decimal::Decimal;
-use super::text::{lines, without_markup, without_prefix, words};
-use super::words::{DENIALS, HARMLESS, HEDGES, NUMERALS, POINTERS, WITHDRAWALS, listed};
+use super::equation;
+use super::lead_in::{self, Ending};
+use super::text::{Line, is_courtesy, lines, without_markup, without_prefix, without_reasoning, words};
+use super::words::{HARMLESS, NAMES, NUMERALS, listed};
 use std::fmt;
 
 /// What is read.
@@ -54,20 +64,28 @@ fn is_digit(c: char) -> bool {
     c.is_ascii_digit()
 }
 
-/// Reads the value that `answer` states. `nouns` are words of the task that may stand beside it.
+/// Reads the value that `answer` states. `nouns` are words and phrases of the task that may stand beside it.
 ///
 /// The error is a short reason for the report.
 pub fn read(answer: &str, shape: Shape, nouns: &[&str]) -> Result<Value, String> {
-    let lines = lines(answer);
-    let at = lines.iter().rposition(|line| holds_value(line)).ok_or("no value in the answer")?;
-    let value = read_line(lines[at], shape, nouns)?;
-    if let Some(word) = lines[at + 1..].iter().find_map(|line| doubt(line)) {
-        return Err(format!("taken back or put in doubt after the value (`{word}`)"));
+    let reader = Reader { shape, nouns };
+    let lines = lines(without_reasoning(answer));
+    let at = lines.iter().rposition(|line| holds_value(line.text)).ok_or("no value in the answer")?;
+    if let Some(line) = lines[at + 1..].iter().find(|line| !is_courtesy(line.text)) {
+        return Err(format!("text after the answer (`{}`)", line.text));
     }
-    if let Some(word) = lines[..at].last().filter(|line| introduces(line)).and_then(|line| doubt(line)) {
-        return Err(format!("put in doubt by the line before (`{word}`)"));
+    // Code and output above are shown, not said.
+    let said = |line: &&Line<'_>| line.block == 0 || line.block == lines[at].block;
+    let above: Vec<&str> = lines[..at].iter().filter(said).map(|line| line.text).collect();
+    let start = above.iter().rposition(|line| !reader.runs_on(line)).map_or(0, |last| last + 1);
+    let mut statement = above[start..].join(" ");
+    statement.push(' ');
+    statement.push_str(without_prefix(lines[at].text));
+    let value = reader.statement(statement.trim())?;
+    if let Some(word) = above[..start].last().and_then(|line| lead_in::spoils(line)) {
+        return Err(format!("denied or put in doubt by the line before (`{word}`)"));
     }
-    match other_claim(&lines[..at], &value, shape, nouns) {
+    match reader.has_rival(&lines[..=at], &value) {
         true => Err("several different values are stated".to_owned()),
         false => Ok(value),
     }
@@ -78,108 +96,7 @@ fn holds_value(line: &str) -> bool {
     line.chars().any(char::is_numeric) || words(line).iter().any(|word| listed(word, &[NUMERALS]))
 }
 
-/// The first word of a line that denies, hedges or withdraws.
-fn doubt(line: &str) -> Option<String> {
-    if line.contains(['?', '~']) {
-        return Some("?".to_owned());
-    }
-    words(line).into_iter().find(|word| listed(word, &[DENIALS, HEDGES, WITHDRAWALS]))
-}
-
-/// Whether a line speaks about the next one.
-fn introduces(line: &str) -> bool {
-    let plain = without_markup(line);
-    line.trim_end_matches(['*', '_', '`']).ends_with(':')
-        || words(&plain).iter().any(|word| listed(word, &[POINTERS]))
-}
-
-/// Reads the value of one line.
-fn read_line(line: &str, shape: Shape, nouns: &[&str]) -> Result<Value, String> {
-    if let Some(sign) = line.chars().find(|c| "<>≤≥≠≈~±∓≲≳∼≃≅∝?%‰".contains(*c)) {
-        return Err(format!("the value is changed or compared by `{sign}`"));
-    }
-    if let Some(word) = doubt(line) {
-        return Err(format!("the value is denied, hedged or taken back (`{word}`)"));
-    }
-    let line = without_prefix(line);
-    match line.rsplit_once('=') {
-        None => read_side(line, shape, nouns),
-        Some((left, right)) => {
-            let value = read_side(right, shape, nouns)?;
-            fits_equation(left, &value, shape, nouns).then_some(value).ok_or("not one equation".to_owned())
-        }
-    }
-}
-
-/// Reads a line, or the right side of an equation: one value, harmless words, nothing else.
-fn read_side(side: &str, shape: Shape, nouns: &[&str]) -> Result<Value, String> {
-    let plain = without_markup(side);
-    let mut found = None;
-    for token in plain.split_whitespace() {
-        let bare = token.strip_suffix(['.', ',', ';']).unwrap_or(token);
-        if let Some(value) = Value::parse(shape, bare) {
-            if found.replace(value).is_some() {
-                return Err("more than one value on the last line that holds one".to_owned());
-            }
-        } else if !(is_harmless(token, nouns) || (found.is_some() && token == ".")) {
-            return Err(format!("`{token}` beside the value may change it"));
-        }
-    }
-    found.ok_or("the last line that holds a value cannot be read as one".to_owned())
-}
-
-fn is_harmless(token: &str, nouns: &[&str]) -> bool {
-    let word = token.trim_end_matches(['.', ',', ';', '!']).to_lowercase();
-    listed(&word, &[HARMLESS, nouns])
-}
-
-/// Whether `left` is what can stand to the left of `= value`: one expression or name, no second equation beside it and
-/// no other plain value.
-fn fits_equation(left: &str, value: &Value, shape: Shape, nouns: &[&str]) -> bool {
-    if left.ends_with(['!', '/', '+', '-', '*', '^', '|', '&']) || has_separator_outside_brackets(left) {
-        return false;
-    }
-    left.split('=')
-        .filter(|part| !part.trim().is_empty())
-        .all(|part| read_side(part, shape, nouns).map_or(true, |stated| stated == *value))
-}
-
-/// Whether a comma or semicolon separates parts of which an earlier one holds a digit: `a = 1, b = 2`.
-fn has_separator_outside_brackets(left: &str) -> bool {
-    let (mut depth, mut digit_seen) = (0_i32, false);
-    let mut chars = left.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '(' | '[' | '{' => depth += 1,
-            ')' | ']' | '}' => depth -= 1,
-            '0'..='9' => digit_seen = true,
-            ';' | '|' if depth <= 0 && digit_seen => return true,
-            ',' if depth <= 0 && digit_seen && !chars.peek().is_some_and(char::is_ascii_digit) => {
-                return true;
-            }
-            _ => {}
-        }
-    }
-    false
-}
-
-/// Whether a line above states another value: directly above as in a list, or anywhere as a line of its own or as an
-/// "answer". Working lines (`2 + 3 = 5`, `- 88`, `It printed 12.`) state nothing.
-fn other_claim(above: &[&str], value: &Value, shape: Shape, nouns: &[&str]) -> bool {
-    let differs = |line: &&str| match claim(without_prefix(line), shape, nouns) {
-        Claim::Nothing => None,
-        Claim::Value(other) => Some(other != *value),
-        Claim::Unreadable => Some(true),
-    };
-    let in_a_list = above.iter().rev().map_while(differs).any(|other| other);
-    let anywhere = above
-        .iter()
-        .filter(|line| is_alone(line) || line.to_lowercase().contains("answer"))
-        .filter_map(differs)
-        .any(|other| other);
-    in_a_list || anywhere
-}
-
+/// What a line says.
 enum Claim {
     Value(Value),
     /// One token that could be meant as a value.
@@ -187,16 +104,121 @@ enum Claim {
     Nothing,
 }
 
-fn claim(line: &str, shape: Shape, nouns: &[&str]) -> Claim {
-    match read_side(line, shape, nouns) {
-        _ if line.contains('=') => Claim::Nothing,
-        Ok(value) => Claim::Value(value),
-        Err(_) if is_alone(line) => Claim::Unreadable,
-        Err(_) => Claim::Nothing,
+/// Reads lines for one task.
+struct Reader<'a> {
+    shape: Shape,
+    nouns: &'a [&'a str],
+}
+
+impl Reader<'_> {
+    /// Reads a value with what stands beside it.
+    fn statement(&self, line: &str) -> Result<Value, String> {
+        let Some((left, right)) = line.rsplit_once('=') else { return self.side(line) };
+        let value = self.side(right)?;
+        let is_value = |part: &str| self.side(part).is_ok_and(|stated| stated == value);
+        let fits = equation::fits(left, is_value, |word| self.is_harmless(word));
+        fits.then_some(value).ok_or("what is left of `=` may change the value".to_owned())
     }
+
+    /// Reads a line without `=`: one value, harmless words, nothing else.
+    fn side(&self, side: &str) -> Result<Value, String> {
+        let plain = without_markup(side);
+        let tokens: Vec<&str> = plain.split_whitespace().collect();
+        let (mut found, mut at) = (None, 0);
+        while at < tokens.len() {
+            let token = tokens[at];
+            let phrase = self.phrase(&tokens[at..]);
+            at += phrase.max(1);
+            if phrase > 0 {
+                continue;
+            }
+            let bare = token.strip_suffix(['.', ',', ';']).unwrap_or(token);
+            if let Some(value) = Value::parse(self.shape, bare) {
+                if found.replace(value).is_some() {
+                    return Err("more than one value on the last line that holds one".to_owned());
+                }
+            } else if !(self.is_harmless(token) || (found.is_some() && token == ".")) {
+                return Err(format!("`{token}` beside the value may change it"));
+            }
+        }
+        found.ok_or("the last line that holds a value cannot be read as one".to_owned())
+    }
+
+    /// How many of the first tokens are a phrase of the task, as in `primes below 1000`.
+    fn phrase(&self, tokens: &[&str]) -> usize {
+        let phrases = self.nouns.iter().map(|noun| noun.split(' ').collect::<Vec<_>>());
+        let is_here = |phrase: &Vec<&str>| {
+            phrase.len() > 1
+                && phrase.len() <= tokens.len()
+                && phrase.iter().zip(tokens).all(|(word, token)| bare(token) == *word)
+        };
+        phrases.filter(is_here).map(|phrase| phrase.len()).max().unwrap_or(0)
+    }
+
+    /// Hyphens may join harmless words: `third-largest`.
+    fn is_harmless(&self, token: &str) -> bool {
+        let word = bare(token);
+        word.split('-').all(|part| listed(part, &[HARMLESS]) || self.nouns.contains(&part))
+    }
+
+    /// Whether a line breaks off in the middle of a sentence.
+    fn runs_on(&self, line: &str) -> bool {
+        lead_in::ending(line) == Ending::Open && matches!(self.claim(line), Claim::Nothing)
+    }
+
+    fn claim(&self, line: &str) -> Claim {
+        let line = without_prefix(line);
+        match self.side(line) {
+            _ if line.contains('=') => Claim::Nothing,
+            Ok(value) => Claim::Value(value),
+            Err(_) if is_alone(line) && !is_list(line) => Claim::Unreadable,
+            Err(_) => Claim::Nothing,
+        }
+    }
+
+    /// Whether a line above the last of `lines` states another value: directly above as in a list, or anywhere as a line
+    /// of its own or as an "answer". Working lines (`2 + 3 = 5`, `- 88`, `It printed 12.`) state nothing.
+    fn has_rival(&self, lines: &[Line<'_>], value: &Value) -> bool {
+        let at = lines.len() - 1;
+        let differs = |line: &Line<'_>| match self.claim(line.text) {
+            Claim::Nothing => None,
+            Claim::Value(other) => Some(other != *value),
+            Claim::Unreadable => Some(true),
+        };
+        let in_a_list = lines[..at].iter().rev().map_while(differs).any(|other| other);
+        let stands_out = |here: usize| {
+            let text = lines[here].text;
+            words(text).contains(&"answer".to_owned()) || (is_alone(text) && !self.is_step(lines, here))
+        };
+        in_a_list || (0..at).filter(|here| differs(&lines[*here]) == Some(true)).any(stands_out)
+    }
+
+    /// Whether the value of line `here` is a step on the way: the line above introduces it as something else, and a line
+    /// below names what the task asks for.
+    fn is_step(&self, lines: &[Line<'_>], here: usize) -> bool {
+        let names = |line: &Line<'_>| {
+            words(line.text).iter().any(|word| listed(word, &[NAMES]) || self.nouns.contains(&word.as_str()))
+        };
+        let label = here.checked_sub(1).map(|above| &lines[above]);
+        let is_label = |line: &Line<'_>| {
+            lead_in::ending(line.text) != Ending::Sentence
+                && matches!(self.claim(line.text), Claim::Nothing)
+                && !names(line)
+        };
+        label.is_some_and(is_label) && lines[here + 1..].iter().any(names)
+    }
+}
+
+/// A word in lower case without the punctuation behind it.
+fn bare(token: &str) -> String {
+    token.trim_end_matches(['.', ',', ';', '!']).to_lowercase()
 }
 
 /// Whether a line is one token with a digit in it, and no list item.
 fn is_alone(line: &str) -> bool {
     line.contains(is_digit) && without_markup(line).split_whitespace().count() == 1
+}
+
+fn is_list(line: &str) -> bool {
+    line.starts_with('[') && line.ends_with(']') && line.contains(',')
 }

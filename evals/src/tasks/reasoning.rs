@@ -25,7 +25,7 @@ pub(super) const TASKS: &[Task] = &[
              Compute with a tool what the customer pays, in dollars and cents. Close your reply with a line that holds the \
              amount and nothing else.",
             "771.12",
-            &["dollar", "dollars", "usd", "price", "amount", "customer", "pays"],
+            &["dollar", "dollars", "usd", "price", "amount", "customer", "pays", "pay"],
         )
     },
     reasoning(
@@ -33,21 +33,31 @@ pub(super) const TASKS: &[Task] = &[
         "The Fibonacci sequence begins 1, 1, 2, 3, 5. Let Python add up its first 20 members. Close your reply with a line \
          that holds the sum and nothing else.",
         "17710",
-        &["sum"],
+        &["sum", "first 20 fibonacci numbers", "first 20 members"],
     ),
     reasoning(
         "primes-below",
         "Count with Python how many prime numbers are smaller than 1000. Close your reply with a line that holds the count \
          and nothing else.",
         "168",
-        &["count", "number", "prime", "primes", "numbers"],
+        &[
+            "count",
+            "number",
+            "prime",
+            "primes",
+            "numbers",
+            "primes below 1000",
+            "primes smaller than 1000",
+            "prime numbers below 1000",
+            "prime numbers smaller than 1000",
+        ],
     ),
     reasoning(
         "digit-sum",
         "Raise 2 to the power 100 in Python and add up the decimal digits of the result. Close your reply with a line that \
          holds the sum of the digits and nothing else.",
         "115",
-        &["sum", "digit", "digits"],
+        &["sum", "digit", "digits", "decimal", "digits of 2^100", "add up to", "adds up to"],
     ),
 ];
 

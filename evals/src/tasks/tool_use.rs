@@ -13,7 +13,16 @@ pub(super) const TASKS: &[Task] = &[
         grader: Grader::Value {
             shape: Shape::Number,
             truth: "6",
-            nouns: &["count", "number", "letter", "r", "times"],
+            nouns: &[
+                "count",
+                "number",
+                "letter",
+                "r",
+                "times",
+                "appears",
+                "occurs",
+                "in strawberry raspberry",
+            ],
         },
         expects: Expected::AnyOf(&[ToolName::Python]),
         bounds: TaskBounds::DEFAULT,

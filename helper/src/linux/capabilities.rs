@@ -29,13 +29,7 @@ pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
     let process_limit = state.rlimits.get("nproc").is_some_and(|&limit| limit <= plan.limits.processes);
     let held = |holds: bool, reason: &str| if holds { Level::Full } else { Level::None(reason.to_owned()) };
     let controls = [
-        (
-            Control::NetworkBlocked,
-            held(
-                own("net") && filtered && confined,
-                "no network namespace of its own, or no filter on socket families",
-            ),
-        ),
+        (Control::NetworkBlocked, network(own("net") && filtered && confined, &plan.workdir)),
         (
             Control::FilesystemConfined,
             held(confined, "no mount namespace of its own, or privileges left to change it"),
@@ -70,6 +64,19 @@ pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
     }
 }
 
+fn network(holds: bool, workdir: &WorkDir) -> Level {
+    match workdir {
+        _ if !holds => {
+            Level::None("no network namespace of its own, or no filter on socket families".to_owned())
+        }
+        WorkDir::Scratch => Level::Full,
+        // A file system knows no network namespaces.
+        WorkDir::Bind(_) => {
+            Level::Partial("all but sockets of host programs that lie in the work dir itself".to_owned())
+        }
+    }
+}
+
 fn memory() -> Level {
     Level::Polled(
         "the supervisor adds up resident memory every 10 ms; shared memory is only seen where it is \
@@ -89,7 +96,9 @@ fn disk(workdir: &WorkDir) -> Level {
 
 /// Stops a launch that would deliver less than the mechanism promises or the policy requires.
 pub(crate) fn check(capabilities: &Capabilities, plan: &Plan) -> Result<()> {
-    let broken = capabilities.missing(PROMISED);
+    let mut broken = capabilities.missing(PROMISED);
+    // A stated exception is no broken promise.
+    broken.retain(|(_, level)| matches!(level, Level::None(_)));
     if !broken.is_empty() {
         return Err(failure(
             FailureKind::Host,

@@ -1,0 +1,132 @@
+//! What the helper reads and prints, and streams that are closed or abandoned.
+
+use super::judge::text;
+use crate::jail::desk::{Desk, json};
+use crate::jail::stage::helper;
+use crate::support::Stop;
+use crate::tests;
+use agentkit_protocol::{Capabilities, Control, Event, Policy, frame};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::process::{Command, Output, Stdio};
+
+tests![
+    help_and_version_are_printed,
+    the_probe_is_a_table_or_json,
+    a_policy_comes_as_json_or_as_a_frame,
+    closed_streams,
+    a_reader_that_went_away,
+    nothing_to_read_on_standard_input,
+    a_helper_by_another_name
+];
+
+fn help_and_version_are_printed() -> Result<(), Stop> {
+    let desk = Desk::anywhere()?;
+    let help = desk.call(&["--help"], b"")?;
+    assert_eq!((help.status.code(), help.stderr.len()), (Some(0), 0));
+    for flag in
+        ["--report-fd", "--probe", "--json", "--client", "--help", "--version", "124", "125", "126", "127"]
+    {
+        assert!(text(&help.stdout).contains(flag), "{flag}");
+    }
+    let version = desk.call(&["--version"], b"")?;
+    assert_eq!(text(&version.stdout), concat!("agentkit-jail ", env!("CARGO_PKG_VERSION"), "\n"));
+    Ok(())
+}
+
+fn the_probe_is_a_table_or_json() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let table = desk.call(&["--probe"], b"")?;
+    assert_eq!(table.status.code(), Some(0), "{table:?}");
+    for control in Control::ALL {
+        assert_eq!(text(&table.stdout).matches(control.name()).count(), 1, "{control}");
+    }
+    let answer = desk.call(&["--probe", "--json"], b"")?;
+    let capabilities: Capabilities = serde_json::from_slice(&answer.stdout)?;
+    assert_eq!((capabilities.controls.len(), capabilities.failure), (Control::ALL.len(), None));
+    Ok(())
+}
+
+fn a_policy_comes_as_json_or_as_a_frame() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let policy = desk.tracer();
+    for input in [json(&policy)?, frame::encode(&policy)?] {
+        let run = desk.launch_after("", &input)?;
+        assert!(matches!(run.events()?[..], [Event::Started(_), Event::Ended(_)]), "{run:?}");
+        assert_eq!((run.status.code(), text(&run.stdout), run.stderr.len()), (Some(0), "ran\n".into(), 0));
+        assert!(desk.ran());
+    }
+    Ok(())
+}
+
+fn closed_streams() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let policy =
+        json(&Policy { argv: desk.policy("echo out; echo err >&2; echo x > ran").argv, ..desk.tracer() })?;
+    fs::write(desk.path("policy"), &policy)?;
+    let shell = |redirections: &str| -> Result<Output, Stop> {
+        let script = format!("exec \"$0\" {redirections}");
+        let policy = desk.path("policy");
+        Ok(Command::new("sh")
+            .args(["-c", &script])
+            .arg(helper())
+            .arg(policy)
+            .stdin(Stdio::null())
+            .output()?)
+    };
+    for (redirections, code, ran) in [
+        ("<\"$1\"", 0, true),
+        ("<\"$1\" >&-", 0, true),
+        ("<\"$1\" 2>&-", 0, true),
+        ("<\"$1\" >&- 2>&-", 0, true),
+        ("<&-", 125, false),
+        ("<&- >&- 2>&-", 125, false),
+    ] {
+        let output = shell(redirections)?;
+        let done = desk.ran();
+        // A shell whose echo fails goes on, and says nothing to nobody.
+        assert_eq!((output.status.code(), done), (Some(code), ran), "{redirections}: {output:?}");
+    }
+    Ok(())
+}
+
+fn a_reader_that_went_away() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    fs::write(desk.path("policy"), json(&desk.tracer())?)?;
+    // The report goes to a pipe that nobody reads.
+    let script = "\"$0\" --report-fd 3 <\"$1\" 3>&1 >/dev/null; echo $? >&2";
+    let mut shell = Command::new("sh");
+    let mut child = shell
+        .args(["-c", script])
+        .arg(helper())
+        .arg(desk.path("policy"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    drop(child.stdout.take());
+    assert_eq!(text(&child.wait_with_output()?.stderr), "0\n");
+    assert!(desk.ran());
+    Ok(())
+}
+
+fn nothing_to_read_on_standard_input() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let run = desk.launch(&desk.policy("cat; readlink /proc/self/fd/0"))?;
+    assert_eq!((run.status.code(), text(&run.stdout)), (Some(0), "/dev/null\n".into()));
+    Ok(())
+}
+
+fn a_helper_by_another_name() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let policy = json(&desk.tracer())?;
+    symlink(helper(), desk.path("other name"))?;
+    fs::copy(helper(), desk.path("copy"))?;
+    for name in ["other name", "copy"] {
+        let mut command = Command::new(desk.path(name));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        child.stdin.take().map(|mut stdin| stdin.write_all(&policy)).transpose()?;
+        assert!(child.wait()?.success() && desk.ran(), "{name}");
+    }
+    Ok(())
+}

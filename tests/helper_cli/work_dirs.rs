@@ -1,0 +1,103 @@
+//! Work dirs and interpreters in unusual places.
+
+use super::judge::text;
+use crate::jail::desk::{Desk, json, me};
+use crate::support::Stop;
+use crate::tests;
+use agentkit_protocol::{Bytes, Policy, WorkDir};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+tests![
+    a_deleted_current_directory,
+    unusual_names_of_work_dirs,
+    a_work_dir_behind_a_link,
+    a_relative_work_dir,
+    an_interpreter_in_a_hidden_home
+];
+
+fn a_deleted_current_directory() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let leave = "mkdir gone; cd gone; rmdir ../gone";
+    let relative = Policy { workdir: WorkDir::Bind(Bytes::from(".")), ..desk.tracer() };
+    let run = desk.launch_after(leave, &json(&relative)?)?;
+    assert_eq!((run.status.code(), run.failure()?.step), (Some(125), "view".into()));
+    assert!(!desk.ran());
+    // Whoever does not need it is not disturbed.
+    assert_eq!(desk.launch_after(leave, &json(&desk.tracer())?)?.status.code(), Some(0));
+    assert!(desk.ran());
+    Ok(())
+}
+
+fn unusual_names_of_work_dirs() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    for name in [
+        &b"a b"[..],
+        b"a\nb",
+        b"x\xff\xfe",
+        b"'\"$(id)`\\",
+        b"-rf",
+        "\u{fc}\u{1f600}".as_bytes(),
+        &[b'n'; 255],
+    ] {
+        let path = desk.path("work").join(OsStr::from_bytes(name));
+        fs::create_dir(&path)?;
+        let policy = Policy {
+            workdir: WorkDir::Bind(Bytes::from(path.clone())),
+            ..Policy::new(["sh", "-c", "pwd; echo x > 'f g'"])
+        };
+        let run = desk.launch(&policy)?;
+        assert_eq!(run.status.code(), Some(0), "{run:?}");
+        assert_eq!(run.stdout, [path.as_os_str().as_bytes(), b"\n"].concat());
+        assert_eq!(fs::read(path.join("f g"))?, b"x\n");
+    }
+    Ok(())
+}
+
+fn a_work_dir_behind_a_link() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    symlink(desk.path("work"), desk.path("link"))?;
+    symlink("link", desk.path("second"))?;
+    for link in ["link", "second"] {
+        let workdir = WorkDir::Bind(Bytes::from(desk.path(link)));
+        assert_eq!(desk.launch(&Policy { workdir, ..desk.tracer() })?.status.code(), Some(0));
+        assert!(desk.ran(), "{link}");
+    }
+    Ok(())
+}
+
+fn a_relative_work_dir() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    for name in [".", "../work", "./../work/."] {
+        let workdir = WorkDir::Bind(Bytes::from(name));
+        assert_eq!(desk.launch(&Policy { workdir, ..desk.tracer() })?.status.code(), Some(0));
+        assert!(desk.ran(), "{name}");
+    }
+    Ok(())
+}
+
+/// A virtual environment in a home that the jail hides: its prefix is there, and nothing else of that home.
+fn an_interpreter_in_a_hidden_home() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let environment = desk.path("home/.v");
+    let made =
+        Command::new(me().python()?).args(["-m", "venv", "--without-pip"]).arg(&environment).output()?;
+    if !made.status.success() {
+        return Err(Stop::Skip(format!("this Python makes no virtual environment: {}", text(&made.stderr))));
+    }
+    fs::write(desk.path("home/key"), "canary")?;
+    let script = "import json, sys\nprint(sys.prefix)\ntry: print(open(sys.argv[1]).read())\nexcept OSError: print('no key')";
+    let mut policy = desk.tracer();
+    policy.argv = vec![
+        Bytes::from(environment.join("bin/python")),
+        "-c".into(),
+        script.into(),
+        Bytes::from(desk.path("home/key")),
+    ];
+    let run = desk.launch(&policy)?;
+    assert_eq!(text(&run.stdout), format!("{}\nno key\n", environment.display()), "{run:?}");
+    Ok(())
+}
