@@ -223,8 +223,8 @@ fn memory_in_a_file_of_the_private_directories(who: Who) -> Result<(), Stop> {
     let size = |at| scene.path(&format!("work/filled-{at}")).metadata().map(|meta| meta.len()).unwrap_or(0);
     bites((0..3).map(size).sum::<u64>() > 4 * DISK, &outside)?;
     private_directories(&scene, &attack, |found| {
-        let block = found.fragment_size();
-        assert!(found.blocks() * block <= DISK, "{found:?}");
+        let size = u128::from(found.blocks()) * u128::from(found.fragment_size());
+        assert!(size <= u128::from(DISK), "{found:?}");
         assert_eq!(found.blocks_free(), 0, "the attack did not fill it: {found:?}");
     })
 }

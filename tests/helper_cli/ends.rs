@@ -50,9 +50,9 @@ struct Tree {
 }
 
 impl Tree {
-    fn start(policy: &Policy) -> Result<Tree, Stop> {
+    fn start(policy: &Policy, stdout: Stdio) -> Result<Tree, Stop> {
         let mut command = Command::new(helper());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let mut child = command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::piped()).spawn()?;
         let (mut stdin, stderr) = (child.stdin.take(), child.stderr.take());
         if let Some(stdin) = &mut stdin {
             stdin.write_all(&json(policy)?)?;
@@ -86,7 +86,7 @@ const TREE: &str = "trap '' TERM INT HUP QUIT; (sleep 60 & setsid sleep 60 & sle
 fn stop_signals_end_the_tree() -> Result<(), Stop> {
     let desk = Desk::new()?;
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
-        let tree = Tree::start(&desk.policy(TREE))?;
+        let tree = Tree::start(&desk.policy(TREE), Stdio::null())?;
         eventually("the command runs", Duration::from_secs(10), || desk.path("work/ready").exists())?;
         tree.signal(signal)?;
         assert_eq!(tree.must_be_gone()?, Some(137), "{signal}");
@@ -103,7 +103,12 @@ fn sigkill_at_any_moment_leaves_nothing() -> Result<(), Stop> {
     let mut policy = desk.policy("(sleep 60 & setsid sleep 60 & sleep 60) & sleep 60");
     policy.argv.push(Bytes::from(&marker));
     for moment in 0..30 {
-        let tree = Tree::start(&policy)?;
+        // Output to a file takes a process more, output to nothing does not.
+        let stdout = match moment % 2 {
+            0 => Stdio::null(),
+            _ => fs::File::create(desk.path("outputs/out"))?.into(),
+        };
+        let tree = Tree::start(&policy, stdout)?;
         std::thread::sleep(Duration::from_micros(moment * 900));
         tree.signal(Signal::SIGKILL)?;
         assert_eq!(tree.must_be_gone()?, None);

@@ -3,13 +3,16 @@
 use super::judge::text;
 use crate::jail::desk::{Desk, json};
 use crate::jail::stage::helper;
-use crate::support::Stop;
+use crate::support::{Stop, eventually};
 use crate::tests;
 use agentkit_protocol::{Capabilities, Control, Event, Policy, frame};
 use std::fs;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 tests![
     help_and_version_are_printed,
@@ -17,6 +20,7 @@ tests![
     a_policy_comes_as_json_or_as_a_frame,
     closed_streams,
     a_reader_that_went_away,
+    a_reader_that_reads_nothing,
     nothing_to_read_on_standard_input,
     a_helper_by_another_name
 ];
@@ -107,6 +111,31 @@ fn a_reader_that_went_away() -> Result<(), Stop> {
     drop(child.stdout.take());
     assert_eq!(text(&child.wait_with_output()?.stderr), "0\n");
     assert!(desk.ran());
+    Ok(())
+}
+
+/// A caller that is stuck must not hold the jail, nor the helper, beyond the wall clock. A socket is not handed to the
+/// command as it is: somebody has to copy, and can get stuck too.
+fn a_reader_that_reads_nothing() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let mut policy = desk.policy("while echo flood flood flood flood flood flood flood; do :; done");
+    policy.limits.wall_ms = 500;
+    let input = json(&policy)?;
+    let (reader, writer) = UnixStream::pair()?;
+    let (pipe_reader, pipe_writer) = std::io::pipe()?;
+    for stdout in [Stdio::from(OwnedFd::from(writer)), Stdio::from(pipe_writer)] {
+        let mut command = Command::new(helper());
+        let mut child = command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::null()).spawn()?;
+        child.stdin.take().map(|mut stdin| stdin.write_all(&input)).transpose()?;
+        drop(command);
+        let ended = eventually("the helper ends", Duration::from_secs(10), || {
+            child.try_wait().is_ok_and(|status| status.is_some())
+        });
+        // Whatever it was waiting for.
+        child.kill()?;
+        assert_eq!((ended.is_ok(), child.wait()?.code()), (true, Some(124)));
+    }
+    drop((reader, pipe_reader));
     Ok(())
 }
 

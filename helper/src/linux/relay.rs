@@ -8,15 +8,21 @@ use super::sanitize::{self};
 use super::sys::{self, Forked};
 use crate::error::{Context, Result};
 use nix::fcntl::OFlag;
-use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::stat::{FileStat, SFlag, fstat, major, minor};
 use nix::sys::statfs::{FsType, fstatfs};
 use nix::unistd::{Gid, Uid, dup2_stderr, dup2_stdout, fchown, pipe2};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 const STEP: &str = "relay";
+/// What a caller gets to take the last output, at most the content of a pipe, once the jail is dead.
+const GRACE: Duration = Duration::from_secs(2);
 /// Major and minor number of `/dev/null`, see null(4).
 const DEV_NULL: (u64, u64) = (1, 3);
 /// Where anonymous pipes live, see statfs(2). A named one could be opened by others too.
@@ -27,7 +33,13 @@ const PIPEFS: FsType = FsType(0x5049_5045);
 pub(crate) struct Relays {
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
-    copiers: Vec<nix::libc::pid_t>,
+    copiers: Vec<Copier>,
+}
+
+/// A process that copies.
+struct Copier {
+    pid: libc::pid_t,
+    pidfd: OwnedFd,
 }
 
 impl Relays {
@@ -53,9 +65,13 @@ impl Relays {
 
     fn copy_to(&mut self, stream: BorrowedFd) -> Result<OwnedFd> {
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from).context(STEP, "pipe2")?;
-        match sys::fork().context(STEP, "fork")? {
+        match sys::clone_process(0).context(STEP, "clone3")? {
             Forked::Child => copy_until_end(reader, stream),
-            Forked::Parent { pid, .. } => self.copiers.push(pid),
+            Forked::Parent { pid, pidfd } => {
+                let pidfd =
+                    pidfd.ok_or_else(|| io::Error::other("no pidfd came back")).context(STEP, "clone3")?;
+                self.copiers.push(Copier { pid, pidfd });
+            }
         }
         Ok(writer)
     }
@@ -93,12 +109,18 @@ impl Relays {
 }
 
 impl Drop for Relays {
-    /// Waits until everything is copied.
+    /// Waits until everything is copied, but for no caller that takes nothing: the jail is dead, and the run has to end.
     fn drop(&mut self) {
         self.let_go();
-        for copier in self.copiers.drain(..) {
+        let deadline = Instant::now() + GRACE;
+        for Copier { pid, pidfd } in self.copiers.drain(..) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+            // Readable once the copier is dead. Where it is not, or nobody can tell, it is now.
+            drop(poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], timeout));
+            drop(sys::signal_process(pidfd.as_fd(), libc::SIGKILL));
             // Whatever became of it, there is nothing left to wait for.
-            drop(sys::wait_with_usage(copier));
+            drop(sys::wait_with_usage(pid));
         }
     }
 }
@@ -106,6 +128,8 @@ impl Drop for Relays {
 /// Ends with the last writer, and so with the jail, or when the caller does not take any more.
 fn copy_until_end(reader: OwnedFd, stream: BorrowedFd) -> ! {
     let copy = || -> io::Result<()> {
+        // Stuck, it would outlive a supervisor that was killed.
+        set_pdeathsig(Signal::SIGKILL)?;
         // What stops the supervisor must not cut off what the command has already written.
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
         sanitize::close_all_but_streams_and(Some(reader.as_raw_fd()))?;
