@@ -31,7 +31,7 @@ pub(crate) struct Task<'a> {
     /// Missing in a probe, which ends where the command would start.
     pub(crate) program: Option<&'a Program>,
     pub(crate) stdin: Option<OwnedFd>,
-    pub(crate) relays: &'a Relays,
+    pub(crate) relays: Relays,
     pub(crate) identity: Identity,
     pub(crate) launcher: read_back::Namespaces,
 }
@@ -54,7 +54,7 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     privileges::forget_launcher()?;
     // These were the last things that needed an open /proc/self.
     privileges::hide_from_equals()?;
-    leave_session(task.relays)?;
+    leave_session(&task.relays)?;
     let loopback = network::raise_loopback();
     let connections = match &loopback {
         Ok(()) => watch::listen_for_connections(&task.plan.watched_ports)?,

@@ -41,10 +41,7 @@ use view::{View, WorkPath};
 pub(crate) fn launch(plan: &Plan, stdin: Option<OwnedFd>, reporter: &mut Reporter) -> Result<Ended> {
     let workdir = WorkPath::find(&plan.workdir)?;
     let program = Program::find(&plan.argv, &Surroundings::of_this_process(&workdir))?;
-    let mut relays = Relays::start()?;
-    let jail = enter(plan, &workdir, Some(&program), stdin, &relays)?;
-    relays.let_go();
-    supervise::run(jail, plan, reporter)
+    supervise::run(enter(plan, &workdir, Some(&program), stdin)?, plan, reporter)
 }
 
 /// Goes the whole way of [`launch`] for an empty policy, up to the point where the command would be executed.
@@ -52,29 +49,25 @@ pub(crate) fn probe() -> Capabilities {
     let asked = Policy::new(["true"]);
     let outcome = validate::plan(asked).and_then(|plan| {
         let workdir = WorkPath::find(&plan.workdir)?;
-        supervise::probe(enter(&plan, &workdir, None, None, &Relays::default())?)
+        supervise::probe(enter(&plan, &workdir, None, None)?)
     });
     outcome.unwrap_or_else(Capabilities::unavailable)
 }
 
 /// What happens outside, in an order that matters: what needs the launcher's privileges comes first, then they are
 /// given up, and the new process has none to begin with.
-fn enter(
-    plan: &Plan,
-    workdir: &WorkPath,
-    program: Option<&Program>,
-    stdin: Option<OwnedFd>,
-    relays: &Relays,
-) -> Result<Jail> {
+fn enter(plan: &Plan, workdir: &WorkPath, program: Option<&Program>, stdin: Option<OwnedFd>) -> Result<Jail> {
     let launcher = read_back::Namespaces::of_this_process()?;
     let identity = Identity::choose()?;
     let mut view = View::new(workdir, program)?;
     if identity.gives_up_root() {
         // The mapped user can neither traverse root's directories nor map the owner of a work dir.
         view.open(&identity)?;
-        relays.belong_to(identity.uid, identity.gid)?;
+        relay::give_pipes_to(identity.uid, identity.gid)?;
     }
     identity.assume()?;
+    // A probe has no command, and so no output.
+    let relays = if program.is_some() { Relays::start()? } else { Relays::default() };
     let directory = workdir.inside().to_path_buf();
     let task = init::Task { plan, view, directory, program, stdin, relays, identity, launcher };
     namespaces::enter(task)

@@ -3,6 +3,7 @@
 use super::identity::Identity;
 use super::init::{self, Task};
 use super::message;
+use super::relay::Relays;
 use super::sys::{self, Forked};
 use crate::error::{Context, Hint, Result};
 use nix::libc;
@@ -33,6 +34,8 @@ pub(crate) struct Jail {
     pub(crate) messages: OwnedFd,
     /// Whoever holds the identity's claim keeps it from being used twice.
     pub(crate) _identity: Identity,
+    /// The last output is copied when this is dropped, and then the run is over.
+    pub(crate) _relays: Relays,
 }
 
 /// Makes the new process, which never returns from here: it becomes the jail's init.
@@ -46,7 +49,10 @@ pub(crate) fn enter(task: Task<'_>) -> Result<Jail> {
         Forked::Parent { pid, pidfd } => {
             let pidfd =
                 pidfd.ok_or_else(|| std::io::Error::other("no pidfd came back")).context(STEP, "clone3")?;
-            Ok(Jail { pid, pidfd, messages: ours, _identity: task.identity })
+            let Task { identity, mut relays, .. } = task;
+            // As long as we held the pipes too, the copiers would wait for us.
+            relays.let_go();
+            Ok(Jail { pid, pidfd, messages: ours, _identity: identity, _relays: relays })
         }
     }
 }

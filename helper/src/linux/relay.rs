@@ -1,10 +1,10 @@
-//! Step 2: output that is neither an anonymous pipe nor `/dev/null` reaches the caller through such a pipe.
+//! Step 5: output that is neither an anonymous pipe nor `/dev/null` reaches the caller through such a pipe.
 //!
 //! A file, socket or terminal on descriptor 1 or 2 is more than a place to write to: through `/proc/self/fd/1` the
 //! command could open the file again and read it, or listen to what is typed on the terminal. So the command gets the
 //! end of a pipe, and a small process outside copies.
 
-use super::sanitize::{self};
+use super::sanitize;
 use super::sys::{self, Forked};
 use crate::error::{Context, Result};
 use nix::fcntl::OFlag;
@@ -16,7 +16,7 @@ use nix::sys::stat::{FileStat, SFlag, fstat, major, minor};
 use nix::sys::statfs::{FsType, fstatfs};
 use nix::unistd::{Gid, Uid, dup2_stderr, dup2_stdout, fchown, pipe2};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,19 @@ pub(crate) struct Relays {
 struct Copier {
     pid: libc::pid_t,
     pidfd: OwnedFd,
+}
+
+/// As root, before it gives up root: the caller's anonymous pipes become the jail's user's, or that user could not open
+/// `/dev/stdout`. Nothing that has a name changes hands.
+pub(crate) fn give_pipes_to(uid: u32, gid: u32) -> Result<()> {
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    for stream in [stdout.as_fd(), stderr.as_fd()] {
+        if Stream::of(stream)?.is_pipe() {
+            let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+            fchown(stream, uid, gid).map_err(io::Error::from).context(STEP, "fchown a pipe")?;
+        }
+    }
+    Ok(())
 }
 
 impl Relays {
@@ -76,20 +89,6 @@ impl Relays {
         Ok(writer)
     }
 
-    /// Outside, as root: the pipes become the jail's user's, or it could not open `/dev/stdout`. Only anonymous pipes and
-    /// our own change hands, nothing that has a name.
-    pub(crate) fn belong_to(&self, uid: u32, gid: u32) -> Result<()> {
-        let (stdout, stderr) = (io::stdout(), io::stderr());
-        for (pipe, stream) in [(&self.stdout, stdout.as_fd()), (&self.stderr, stderr.as_fd())] {
-            let stream = pipe.as_ref().map_or(stream, AsFd::as_fd);
-            if Stream::of(stream)?.is_pipe() {
-                let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-                fchown(stream, uid, gid).map_err(io::Error::from).context(STEP, "fchown a pipe")?;
-            }
-        }
-        Ok(())
-    }
-
     /// In the jail: the pipes take the streams' places.
     pub(crate) fn take_over(&self) -> io::Result<()> {
         if let Some(stdout) = &self.stdout {
@@ -117,7 +116,7 @@ impl Drop for Relays {
             let left = deadline.saturating_duration_since(Instant::now());
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
             // Readable once the copier is dead. Where it is not, or nobody can tell, it is now.
-            drop(poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], timeout));
+            let _ = poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], timeout);
             drop(sys::signal_process(pidfd.as_fd(), libc::SIGKILL));
             // Whatever became of it, there is nothing left to wait for.
             drop(sys::wait_with_usage(pid));
@@ -127,17 +126,30 @@ impl Drop for Relays {
 
 /// Ends with the last writer, and so with the jail, or when the caller does not take any more.
 fn copy_until_end(reader: OwnedFd, stream: BorrowedFd) -> ! {
-    let copy = || -> io::Result<()> {
+    let copy_all = || -> io::Result<()> {
         // Stuck, it would outlive a supervisor that was killed.
         set_pdeathsig(Signal::SIGKILL)?;
         // What stops the supervisor must not cut off what the command has already written.
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
         sanitize::close_all_but_streams_and(Some(reader.as_raw_fd()))?;
-        let mut stream = File::from(stream.try_clone_to_owned()?);
-        io::copy(&mut File::from(reader), &mut stream).map(drop)
+        copy(File::from(reader), File::from(stream.try_clone_to_owned()?))
     };
     // Nobody is left to tell; the command notices by SIGPIPE.
-    std::process::exit(if copy().is_ok() { 0 } else { 1 })
+    std::process::exit(if copy_all().is_ok() { 0 } else { 1 })
+}
+
+/// By a buffer. `std::io::copy` would splice, which keeps the pipe locked for as long as the caller takes nothing: a
+/// command that writes to it then waits for the lock, and not even SIGKILL ends that.
+fn copy(mut from: File, mut to: File) -> io::Result<()> {
+    let mut buffer = [0; 16 << 10];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => to.write_all(&buffer[..length])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// What a descriptor refers to.
