@@ -65,6 +65,8 @@ struct Supervisor<'a> {
     interval: Duration,
     disk_was_full: bool,
     forks: Option<Forks>,
+    /// Init has closed its end: it is dying, and to look there again would be to spin.
+    init_is_silent: bool,
 }
 
 /// What is known once the command runs.
@@ -90,6 +92,7 @@ impl<'a> Supervisor<'a> {
             interval: LOOK,
             disk_was_full: false,
             forks: None,
+            init_is_silent: false,
         }
     }
 
@@ -100,10 +103,11 @@ impl<'a> Supervisor<'a> {
         loop {
             // Before the start there is nothing to count by; whoever asks that early waits a moment.
             let asked = self.forks.as_ref().filter(|_| self.started.is_some()).map(Forks::listener);
-            let sources = Sources { jail: self.jail, signals: &signals, asked, lifeline };
+            let messages = Some(&self.jail.messages).filter(|_| !self.init_is_silent);
+            let sources = Sources { messages, pidfd: &self.jail.pidfd, signals: &signals, asked, lifeline };
             let events = sources.wait(self.time_to_sleep())?;
             if events.message {
-                self.take_message(&mut on_start)?;
+                self.init_is_silent = !self.take_message(&mut on_start)?;
             }
             if events.stop {
                 self.kill(Ok(EndedBy::Caller));
@@ -124,6 +128,10 @@ impl<'a> Supervisor<'a> {
     }
 
     fn time_to_sleep(&self) -> Duration {
+        if self.cause.is_some() {
+            // Killed, it announces its end; a deadline that has passed must not turn the wait into a spin.
+            return LOOK;
+        }
         let left = self.deadline.saturating_duration_since(Instant::now());
         if self.started.is_some() { left.min(self.interval) } else { left }
     }
@@ -307,7 +315,9 @@ impl Drop for Killer<'_> {
 
 /// What can wake the supervisor.
 struct Sources<'a> {
-    jail: &'a Jail,
+    messages: Option<&'a OwnedFd>,
+    /// Readable once init, and with it the jail, is dead.
+    pidfd: &'a OwnedFd,
     signals: &'a SignalFd,
     /// A client says nothing after its policy: whatever is readable is its end.
     lifeline: Option<&'a OwnedFd>,
@@ -326,8 +336,8 @@ struct Events {
 impl Sources<'_> {
     fn wait(&self, time: Duration) -> Result<Events> {
         let watched = [
-            Some(self.jail.messages.as_fd()),
-            Some(self.jail.pidfd.as_fd()),
+            self.messages.map(AsFd::as_fd),
+            Some(self.pidfd.as_fd()),
             Some(self.signals.as_fd()),
             self.lifeline.map(AsFd::as_fd),
             self.asked.map(AsFd::as_fd),
@@ -342,7 +352,7 @@ impl Sources<'_> {
         }
         let mut ready = sources.iter().map(|source| source.any().unwrap_or(false));
         let mut next = |is_watched: bool| is_watched && ready.next().unwrap_or(false);
-        let (message, dead, signal) = (next(true), next(true), next(true));
+        let (message, dead, signal) = (next(self.messages.is_some()), next(true), next(true));
         let hung_up = next(self.lifeline.is_some());
         Ok(Events { message, dead, stop: signal || hung_up, asked: next(self.asked.is_some()) })
     }
