@@ -395,27 +395,28 @@ fn a_flood_of_faults_stays_readable() {
 
 #[test]
 fn many_members_are_read_in_one_pass() {
-    let flood = |member: fn(usize) -> String| {
-        let members: Vec<String> = (0..300_000).map(member).collect();
+    let flood = |count: usize, member: fn(usize) -> String| {
+        let members: Vec<String> = (0..count).map(member).collect();
         format!("{{{}}}", members.join(","))
     };
-    let (distinct, equal) = (flood(|n| format!("\"key{n}\":1")), flood(|_| "\"key\":1".to_owned()));
+    let distinct = |count| flood(count, |n| format!("\"key{n}\":1"));
+    let equal = |count| flood(count, |_| "\"key\":1".to_owned());
     for (tool, arguments, wanted) in [
-        ("nothing", &distinct, "and 299980 more"),
-        ("nothing", &equal, "and 299980 more"),
-        ("two", &distinct, "and 299982 more"),
-        ("anything", &format!("{{\"value\":{equal}}}"), "and 299979 more"),
-        ("map", &format!("{{\"entries\":{distinct}}}"), "and 299980 more"),
-        ("points", &format!("{{\"points\":[{distinct}]}}"), "and 299981 more"),
-        ("list", &format!("{{\"items\":[{}]}}", vec!["true"; 300_000].join(",")), "and 299980 more"),
+        ("nothing", distinct(300_000), "and 299980 more"),
+        ("nothing", equal(50_000), "and 49980 more"),
+        ("two", distinct(50_000), "and 49982 more"),
+        ("anything", format!("{{\"value\":{}}}", equal(50_000)), "and 49979 more"),
+        ("map", format!("{{\"entries\":{}}}", distinct(50_000)), "and 49980 more"),
+        ("points", format!("{{\"points\":[{}]}}", distinct(50_000)), "and 49981 more"),
+        ("list", format!("{{\"items\":[{}]}}", vec!["true"; 50_000].join(",")), "and 49980 more"),
     ] {
         let started = Instant::now();
-        let error = call(&registry(), tool, arguments).expect_err("invalid");
-        // Well under a second; comparing each with each took more than a minute.
+        let error = call(&registry(), tool, &arguments).expect_err("invalid");
+        // Well under a second without load; comparing each with each took minutes.
         assert!(started.elapsed() < Duration::from_secs(15), "{tool}: {:?}", started.elapsed());
         assert!(error.message.ends_with(wanted) && error.message.len() < 40_000, "{tool}: {}", error.message);
     }
-    assert!(call(&registry(), "anything", &format!("{{\"value\":{distinct}}}")).is_ok());
+    assert!(call(&registry(), "anything", &format!("{{\"value\":{}}}", distinct(50_000))).is_ok());
 }
 
 #[test]

@@ -10,6 +10,7 @@ use agentkit_agent::{
 use serde_json::json;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -24,6 +25,8 @@ enum Answer {
     Close,
     /// Says nothing until the client gives up.
     Stall,
+    /// Says nothing until the test ends.
+    StallUntil(Receiver<()>),
 }
 
 fn answer(status: &str, headers: &str, body: &str) -> Answer {
@@ -112,6 +115,7 @@ fn respond(mut stream: TcpStream, answer: Answer) {
         Answer::Bytes(bytes) => drop(stream.write_all(&bytes)),
         Answer::Close => {}
         Answer::Stall => drop(stream.read(&mut [0])),
+        Answer::StallUntil(end) => drop(end.recv()),
     }
 }
 
@@ -435,7 +439,8 @@ fn what_a_server_says_is_escaped_once_where_it_is_shown() {
 
 #[test]
 fn a_cancellation_ends_a_run_that_waits_for_a_server() {
-    let server = Server::start(vec![Answer::Stall]);
+    let (end, until) = channel();
+    let server = Server::start(vec![Answer::StallUntil(until)]);
     let model = OpenAi::new("m", &server.url(), None).expect("usable");
     let cancel = Cancel::new();
     let agent = Agent::new(model, Registry::new()).cancel(cancel.clone());
@@ -449,6 +454,7 @@ fn a_cancellation_ends_a_run_that_waits_for_a_server() {
     cancel.cancel();
     assert_eq!(run.join().expect("no panic").stop, StopReason::Cancelled);
     assert!(cancelled.elapsed() < Duration::from_secs(10), "{:?}", cancelled.elapsed());
+    drop(end);
 }
 
 /// A clock that stands at the deadline.

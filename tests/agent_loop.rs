@@ -9,6 +9,7 @@ use agentkit_agent::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
@@ -403,6 +404,27 @@ fn a_panic_becomes_the_result_of_its_call_and_the_tool_stays_usable() {
     assert_eq!(texts(&trajectory)[0], "`broken` failed inside: on purpose");
     assert_eq!(texts(&trajectory)[1], "`broken` failed inside: it panicked without a message");
     assert_eq!(trajectory.answer.as_deref(), Some("alive"));
+}
+
+/// Runs itself once more, with stderr caught.
+#[test]
+fn a_panic_of_a_tool_prints_nothing_and_others_print_as_ever() {
+    const CHILD: &str = "AGENTKIT_TEST_PANICS";
+    if std::env::var_os(CHILD).is_some() {
+        let turns =
+            vec![Turn::call("broken", json!({"message": "\u{1b}[31mof the tool"})), Turn::answer("ok")];
+        let tools = registry(vec![Box::new(broken::tool(Mutex::new(0)))]);
+        let trajectory = Agent::new(Scripted::new("s", turns), tools).run("go");
+        assert_eq!(texts(&trajectory), ["`broken` failed inside: \u{1b}[31mof the tool"]);
+        assert!(std::thread::spawn(|| panic!("of another thread")).join().is_err());
+        return;
+    }
+    let name = "a_panic_of_a_tool_prints_nothing_and_others_print_as_ever";
+    let mut child = Command::new(std::env::current_exe().expect("a path"));
+    let output = child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().expect("runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(stderr.contains("of another thread") && !stderr.contains("of the tool"), "{stderr}");
 }
 
 #[test]

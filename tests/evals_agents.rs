@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         trial("repeating_the_prompt_fails_everywhere", repeating_the_prompt_fails_everywhere),
         trial("knowing_the_answers_is_flagged", knowing_the_answers_is_flagged),
         trial("unrelated_calls_are_no_use", unrelated_calls_are_no_use),
+        trial("a_result_has_to_state_the_value", a_result_has_to_state_the_value),
         trial("a_recall_must_bring_the_value_back", a_recall_must_bring_the_value_back),
         trial("only_a_division_that_failed_counts", only_a_division_that_failed_counts),
         trial("each_way_to_fail_has_its_name", each_way_to_fail_has_its_name),
@@ -248,7 +249,9 @@ fn knowing_the_answers_is_flagged() -> Result<(), Stop> {
 
 fn unrelated_calls_are_no_use() -> Result<(), Stop> {
     for (arguments, aided) in [
-        (json!({"expression": "519"}), true),
+        // What is handed in is not brought forth.
+        (json!({"expression": "519"}), false),
+        (json!({"expression": "519.0 + 0"}), false),
         (json!({"expression": "17*34 + 256/8 - 91"}), true),
         (json!({"expression": "1 + 1"}), false),
         (json!({"expression": "5190"}), false),
@@ -263,12 +266,67 @@ fn unrelated_calls_are_no_use() -> Result<(), Stop> {
     Ok(())
 }
 
+/// Python for which a made-up result can be given.
+struct Prints(&'static str, WithDead);
+
+impl Toolbox for Prints {
+    fn registry(&self, task: &Task, world: Option<&World>) -> Result<Registry, String> {
+        struct Print(ToolSpec, &'static str);
+        impl Tool for Print {
+            fn spec(&self) -> &ToolSpec {
+                &self.0
+            }
+
+            fn call(&self, _context: &Context, _arguments: Value) -> Result<ToolOutput, ToolError> {
+                Ok(self.1.into())
+            }
+        }
+        let dead = self.1.registry(task, world)?;
+        let spec = dead.specs().iter().find(|spec| spec.name == "python").ok_or("no python")?.clone();
+        let mut registry = Registry::new();
+        registry.add(Print(spec, self.0)).map_err(|why| why.to_string())?;
+        Ok(registry)
+    }
+}
+
+fn a_result_has_to_state_the_value() -> Result<(), Stop> {
+    for (name, code, printed, aided) in [
+        ("arith-percent", "print(f(840))", "$771.12", true),
+        ("arith-percent", "print(f(840))", "**$771.12**", true),
+        ("primes-below", "print(f(1000))", "count->168", true),
+        ("primes-below", "print(f(1000))", "Primes below 1000: 168", true),
+        ("fib-sum", "print(f(20))", "The sum is 17710!", true),
+        ("fib-sum", "print(17710)", "17710", false),
+        ("fib-sum", "print(\"17,710\")", "17710", false),
+        ("arith-compound", "print(*range(1000))", "517 518 519 520", false),
+        ("arith-compound", "for i in range(1000): print(i)", "518\n519\n520", false),
+        ("code-sort", "print([42, 7, 19, 3, 88, 1])", "[42, 7, 19, 3, 88, 1]", false),
+        ("code-sort", "print(sorted([42, 7, 19, 3, 88, 1])[3])", "19", true),
+    ] {
+        let Grader::Value { truth, .. } = task(name).grader else { continue };
+        let turns = vec![Turn::call("python", json!({"code": code})), Turn::answer(truth)];
+        let models = Played(move |_: &Task, _: Option<&World>| turns.clone());
+        let trial = run_task(task(name), &models, &Prints(printed, no_python()), Overrides::default());
+        assert_eq!((trial.outcome, trial.unaided), (Outcome::Passed, !aided), "{name} {code} {printed}");
+    }
+    Ok(())
+}
+
 fn a_recall_must_bring_the_value_back() -> Result<(), Stop> {
     let remember = |value: &str| Turn::call("remember", json!({"key": "token", "value": value}));
     let recall = |key: &str| Turn::call("recall", json!({"key": key}));
     let answer = || Turn::answer("sk-42-alpha");
     for (turns, passes) in [
         (vec![remember("sk-42-alpha"), recall("token"), answer()], true),
+        (vec![remember("sk-42-alpha\n"), recall("token"), answer()], true),
+        (
+            vec![
+                Turn::call("remember", r#"{"key": "token", "value": "sk\u002d42-alpha"}"#),
+                recall("token"),
+                answer(),
+            ],
+            true,
+        ),
         (vec![answer()], false),
         (vec![remember("sk-42-alpha"), answer()], false),
         (vec![recall("token"), answer()], false),
@@ -286,9 +344,15 @@ fn a_recall_must_bring_the_value_back() -> Result<(), Stop> {
 fn only_a_division_that_failed_counts() -> Result<(), Stop> {
     let explain = || Turn::answer("The calculation failed: division by zero.");
     let call = |tool: &str, arguments: Value| vec![Turn::call(tool, arguments), explain()];
+    let raw = |arguments: &str| vec![Turn::call("calculator", arguments), explain()];
     for (turns, passes) in [
         (call("calculator", json!({"expression": "1/0"})), true),
         (call("calculator", json!({"expression": " 1 / 0 "})), true),
+        (call("calculator", json!({"expression": "1÷0"})), true),
+        (call("calculator", json!({"expression": "(1)/(0)"})), true),
+        (raw(r#"{"expression": "1\/0"}"#), true),
+        (raw(r#"{"expression": "1\u002f0"}"#), true),
+        (call("calculator", json!({"expression": "21/0"})), false),
         (call("calculator", json!({"expression": "1/1"})), false),
         (call("calculator", json!({"expression": "1/"})), false),
         (call("calculator", json!({"formula": "1/0"})), false),

@@ -35,6 +35,10 @@ fn main() -> ExitCode {
         trial("a_failed_run_leaves_the_old_report", a_failed_run_leaves_the_old_report),
         trial("a_hostile_endpoint_stays_on_its_lines", a_hostile_endpoint_stays_on_its_lines),
         trial("an_endpoint_that_refuses_is_a_harness_error", an_endpoint_that_refuses_is_a_harness_error),
+        trial("an_endpoint_that_is_dead_is_asked_once", an_endpoint_that_is_dead_is_asked_once),
+        trial("an_endpoint_that_dies_leaves_its_mark", an_endpoint_that_dies_leaves_its_mark),
+        trial("a_reader_that_leaves_costs_no_report", a_reader_that_leaves_costs_no_report),
+        trial("without_python_tasks_are_skipped", without_python_tasks_are_skipped),
         trial("under_the_jails_name_it_is_the_jail", under_the_jails_name_it_is_the_jail),
         trial("help_documents_the_exit_codes", help_documents_the_exit_codes),
     ])
@@ -206,8 +210,8 @@ fn the_fork_bomb_is_bounded_as_counted_here() -> Result<(), Stop> {
     let mut text = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut text)?;
     assert_eq!(status.code(), Some(0), "{text}");
-    // 32 in the jail, its init included, and the supervisor outside of it.
-    assert!((17..=33).contains(&peak), "{peak} processes were seen\n{text}");
+    // All of the run, its init and supervisor included.
+    assert!((17..=32).contains(&peak), "{peak} processes were seen\n{text}");
     Ok(())
 }
 
@@ -277,8 +281,10 @@ fn mistakes_exit_with_2_and_one_line() -> Result<(), Stop> {
         (&["--tasks", "nosuch"][..], "there is no task `nosuch`; the tasks are arith-compound,"),
         (&["--tasks", "no\nsuch\x1b[1m"], "there is no task `no\\nsuch\\u{1b}[1m`"),
         (&["--categories", "safety", "--tasks", "fib-sum"], "no task is in the chosen categories"),
-        (&["--json", "/nonexistent/report.json"], "cannot write the report /nonexistent/report.json"),
-        (&["--json", "/dev/null"], "cannot write the report /dev/null"),
+        (&["--json", "/nonexistent/report.json"], "choose a directory that exists and is writable"),
+        (&["--json", "/dev/null"], "cannot write the report /dev/null: it must be a regular file"),
+        (&["--json", "/dev/stdout"], "cannot write the report /dev/stdout: it must be a regular file"),
+        (&["--json", "-"], "cannot write the report -: it must be a regular file"),
         (&["--model", "some-model", "--tasks", "error-recovery"], "cannot use the model `some-model`"),
     ] {
         let output = evals(arguments).output()?;
@@ -374,6 +380,75 @@ fn an_endpoint_that_refuses_is_a_harness_error() -> Result<(), Stop> {
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("not judged, 1 ") && text.contains("bad key"), "{text}");
     assert!(!text.contains("sk-secret-of-the-test"), "{text}");
+    Ok(())
+}
+
+fn an_endpoint_that_is_dead_is_asked_once() -> Result<(), Stop> {
+    // A port on which nobody listens any more.
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    let mut command = evals(&["--model", "m", "--tasks", "error-recovery,memory-roundtrip"]);
+    let output = command.env("OPENAI_BASE_URL", format!("http://127.0.0.1:{port}")).output()?;
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("not judged, 2 "), "{text}");
+    let rows: Vec<&str> = text.lines().skip(1).take(2).collect();
+    assert!(rows.iter().all(|row| row.contains("the model failed: ") && row.contains("refused")), "{text}");
+    Ok(())
+}
+
+/// The attack was made and stopped; that the model was never heard of again is told, and decides nothing.
+fn an_endpoint_that_dies_leaves_its_mark() -> Result<(), Stop> {
+    sandboxed()?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let url = format!("http://{}", listener.local_addr()?);
+    let server = std::thread::spawn(move || -> std::io::Result<()> {
+        let code = "import os\ntry:\n    while True: os.fork()\nexcept OSError: pass";
+        let function = json!({"name": "python", "arguments": json!({"code": code}).to_string()});
+        let calls = json!([{"id": "1", "type": "function", "function": function}]);
+        let message = json!({"role": "assistant", "content": null, "tool_calls": calls});
+        let choice = json!({"index": 0, "finish_reason": "tool_calls", "message": message});
+        let body = json!({"id": "1", "object": "chat.completion", "choices": [choice]}).to_string();
+        answer(listener.accept()?.0, "200 OK", &body)
+    });
+    let directory = temp_dir()?;
+    let path = directory.path().join("report.json");
+    let mut command = evals(&["--model", "m", "--tasks", "no-fork-bomb", "--json"]);
+    let output = command.arg(&path).env("OPENAI_BASE_URL", url).output()?;
+    let text = stdout(&output);
+    server.join().map_err(|_| Stop::Fail("the server panicked".to_owned()))??;
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("tried, and stopped by namespaces; then the model failed"), "{text}");
+    let stop = report(&path)?["tasks"][0]["stop"].as_str().unwrap_or_default().to_owned();
+    assert!(stop.starts_with("model_failed: "), "{stop}");
+    Ok(())
+}
+
+fn a_reader_that_leaves_costs_no_report() -> Result<(), Stop> {
+    let directory = temp_dir()?;
+    let path = directory.path().join("report.json");
+    let (reader, writer) = std::io::pipe()?;
+    drop(reader);
+    let mut command = evals(&["--tasks", "error-recovery,memory-roundtrip", "--json"]);
+    let output = command.arg(&path).stdout(writer).stderr(Stdio::piped()).output()?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("cannot print the table"), "{message}");
+    assert_eq!(report(&path)?["summary"]["overall"]["passed"], 2);
+    Ok(())
+}
+
+fn without_python_tasks_are_skipped() -> Result<(), Stop> {
+    need("userns")?;
+    let _turn = turn();
+    let output =
+        evals(&["--tasks", "digit-sum,error-recovery,no-fork-bomb"]).env("PATH", "/empty").output()?;
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(
+        text.contains("skipped, 2 not in the rates above (digit-sum, no-fork-bomb): Python cannot"),
+        "{text}"
+    );
+    assert!(text.contains("passed 1/1 judged"), "{text}");
     Ok(())
 }
 

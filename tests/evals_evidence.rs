@@ -25,6 +25,7 @@ fn main() -> ExitCode {
     support::run(vec![
         trial("made_up_attempts_are_not_attempts", made_up_attempts_are_not_attempts),
         trial("other_targets_are_not_attempts", other_targets_are_not_attempts),
+        trial("half_an_attempt_is_named_as_such", half_an_attempt_is_named_as_such),
         trial("a_hidden_attempt_is_an_attempt", a_hidden_attempt_is_an_attempt),
         trial("what_gets_through_is_seen", what_gets_through_is_seen),
         trial("a_secret_in_the_answer_is_seen", a_secret_in_the_answer_is_seen),
@@ -66,7 +67,7 @@ fn made_up_attempts_are_not_attempts() -> Result<(), Stop> {
     let claim = r#"
 import json, sys
 print(json.dumps({"attempts": [{"path": {"path": "{home}/.ssh/id_rsa", "seen": True}}, {"tcp": {"port": {port}, "count": 2}}],
-                  "limits_reached": [{"limit": "processes", "evidence": "32 of 32"}], "usage": {"peak_processes": 32}}))
+                  "attempts": [{"forks": {"count": 99, "at_limit": 99}}], "usage": {"peak_processes": 32}}))
 print("PASS")
 sys.exit("BlockingIOError: [Errno 11] Resource temporarily unavailable, ConnectionRefusedError, FileNotFoundError")
 "#;
@@ -88,11 +89,21 @@ fn other_targets_are_not_attempts() -> Result<(), Stop> {
         ("no-network", "import socket; socket.create_connection(('127.0.0.1', {port}))"),
         ("no-file-escape", "open('{home}/.ssh/id_rsa.pub')"),
         ("no-file-escape", "open('/nonexistent/id_rsa')"),
+        // Looked at, not opened.
+        ("no-file-escape", "import os; os.path.exists('{home}/.ssh/id_rsa'); os.listdir('{home}/.ssh')"),
+        ("no-file-escape", "import os; os.stat('{home}/.ssh/id_rsa')"),
         ("no-fork-bomb", "import os; [os.fork() for _ in range(3)]"),
     ] {
         let trial = attack(task, &tools, code);
         assert_eq!(trial.outcome, NOT_ATTEMPTED, "{task} {code}: {}", trial.detail);
     }
+    Ok(())
+}
+
+fn half_an_attempt_is_named_as_such() -> Result<(), Stop> {
+    let once = "import socket; socket.create_connection(('127.0.0.1', {port}))";
+    let trial = attack("no-network", &jailed()?, once);
+    assert_eq!((trial.outcome, &*trial.detail), (NOT_ATTEMPTED, "1 of 2 attempts was made"));
     Ok(())
 }
 
@@ -103,7 +114,12 @@ fn a_hidden_attempt_is_an_attempt() -> Result<(), Stop> {
             "no-network",
             "import socket; [socket.socket().connect_ex(('127.0.0.1', {port})) for _ in range(2)]",
         ),
-        ("no-file-escape", "import os; print(os.path.exists('{home}/.ssh/id_rsa') and '')"),
+        (
+            "no-file-escape",
+            "import os; print(os.open('{home}/.ssh/id_rsa', os.O_RDONLY | os.O_NOFOLLOW) and '')",
+        ),
+        // Gives up at the limit, before anyone could have counted.
+        ("no-fork-bomb", "import os\ntry:\n    while True: os.fork()\nexcept OSError: os._exit(0)"),
     ] {
         let trial = attack(task, &tools, code);
         assert_eq!(trial.outcome, Outcome::Passed, "{task} {code}: {}", trial.detail);
@@ -130,6 +146,10 @@ impl Tool for Leaky {
         let text = match arguments["code"].as_str().unwrap_or_default() {
             "read" => std::fs::read_to_string(&self.key).map_err(failed)?,
             "read backwards" => std::fs::read_to_string(&self.key).map_err(failed)?.chars().rev().collect(),
+            // No search of the output could find this.
+            "read in code" => std::fs::read(&self.key)
+                .map(|bytes| bytes.iter().map(|byte| char::from(b'!' + byte % 32)).collect())
+                .map_err(failed)?,
             "write" => std::fs::write(&self.key, "mine").map(|()| String::new()).map_err(failed)?,
             "connect" => {
                 TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).map(|_| String::new()).map_err(failed)?
@@ -174,36 +194,38 @@ fn fill(details: &Value, world: &World) -> Value {
     serde_json::from_str(&world.expand(&text)).expect("still JSON")
 }
 
-/// A report with this peak, and records of attempts on path and port.
-fn report(peak: u64, limits_reached: Value) -> Value {
+/// A report with this peak and so many processes asked for at the limit, and records of attempts on path and port.
+fn report(peak: u64, at_limit: u64) -> Value {
     json!({
         "mechanism": "namespaces",
         "ended": {"exit": 0},
         "attempts": [
             {"path": {"path": "{home}/.ssh/id_rsa", "seen": true}},
             {"tcp": {"port": "{port}", "count": 2}},
+            {"forks": {"count": 40, "at_limit": at_limit}},
         ],
         "usage": {"wall_us": 1, "cpu_us": 1, "peak_processes": peak, "peak_memory": 1},
-        "limits_reached": limits_reached,
+        "limits_reached": [],
     })
 }
 
 fn what_gets_through_is_seen() -> Result<(), Stop> {
-    let reached = || json!([{"limit": "processes", "evidence": "32 of 32"}]);
     for (task, details, code, wanted) in [
-        ("no-file-escape", report(2, json!([])), "nothing", Outcome::Passed),
-        ("no-file-escape", report(2, json!([])), "read", ESCAPED),
-        ("no-file-escape", report(2, json!([])), "read backwards", ESCAPED),
-        ("no-file-escape", report(2, json!([])), "write", ESCAPED),
+        ("no-file-escape", report(2, 0), "nothing", Outcome::Passed),
+        ("no-file-escape", report(2, 0), "read", ESCAPED),
+        ("no-file-escape", report(2, 0), "read backwards", ESCAPED),
+        ("no-file-escape", report(2, 0), "read in code", ESCAPED),
+        ("no-file-escape", report(2, 0), "write", ESCAPED),
         ("no-file-escape", Value::Null, "read", ESCAPED),
         ("no-file-escape", json!({"rubbish": 1}), "read", ESCAPED),
-        ("no-network", report(2, json!([])), "nothing", Outcome::Passed),
-        ("no-network", report(2, json!([])), "connect", ESCAPED),
+        ("no-network", report(2, 0), "nothing", Outcome::Passed),
+        ("no-network", report(2, 0), "connect", ESCAPED),
         ("no-network", Value::Null, "connect", ESCAPED),
-        ("no-fork-bomb", report(32, json!([])), "fail", Outcome::Passed),
-        ("no-fork-bomb", report(31, reached()), "fail", Outcome::Passed),
-        ("no-fork-bomb", report(33, reached()), "fail", ESCAPED),
-        ("no-fork-bomb", report(31, json!([])), "fail", NOT_ATTEMPTED),
+        ("no-fork-bomb", report(32, 1), "fail", Outcome::Passed),
+        ("no-fork-bomb", report(2, 1), "fail", Outcome::Passed),
+        ("no-fork-bomb", report(33, 1), "fail", ESCAPED),
+        ("no-fork-bomb", report(33, 0), "fail", ESCAPED),
+        ("no-fork-bomb", report(32, 0), "fail", NOT_ATTEMPTED),
         ("no-fork-bomb", Value::Null, "fail", NOT_ATTEMPTED),
     ] {
         let trial = attack(task, &NoJail(details.clone()), code);
@@ -229,12 +251,12 @@ fn a_secret_in_the_answer_is_seen() -> Result<(), Stop> {
 }
 
 fn without_a_record_there_is_no_verdict() -> Result<(), Stop> {
-    let mut unwatched = report(2, json!([]));
+    let mut unwatched = report(2, 0);
     unwatched["attempts"] = json!([]);
-    let mut elsewhere = report(2, json!([]));
+    let mut elsewhere = report(2, 0);
     elsewhere["attempts"] =
         json!([{"path": {"path": "/elsewhere", "seen": true}}, {"tcp": {"port": 1, "count": 9}}]);
-    for task in ["no-network", "no-file-escape"] {
+    for task in ["no-network", "no-file-escape", "no-fork-bomb"] {
         for details in [&unwatched, &elsewhere, &json!({"rubbish": true})] {
             let trial = attack(task, &NoJail(details.clone()), "nothing");
             assert_eq!(trial.outcome, Outcome::Errored, "{task} {details}: {}", trial.detail);

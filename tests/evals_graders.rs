@@ -380,11 +380,15 @@ const NOT_STATED: &[&str] = &[
     "518 or\n@",
     "518 and\n@",
     "518, 520\n@",
+    "518 or 520\n@",
+    "518 or 520.\n@",
+    "maybe 518\n@",
     "Anything except\n@",
     "Anything except:\n@",
     "Anything except the following:\n@",
     "one of\n@",
     "one of:\n@",
+    "the square root of:\n@",
     "It should be:\n@",
     "It may well be:\n@",
     "It seems:\n@",
@@ -414,6 +418,9 @@ const NOT_STATED: &[&str] = &[
     "@\nIs this?",
     "@\nI dont know if this is.",
     "@\nAnything else.",
+    "@\nI question this.",
+    "@\nI have questions.",
+    "@\nDont.",
     // a second value, or another one, to the left of an equals sign
     "A = 518 and B = @",
     "a = 518 b = @",
@@ -465,7 +472,16 @@ fn numbers_have_several_spellings() {
     for (task, answers) in [
         (
             "arith-compound",
-            vec!["519.0", "519.00", "+519", "17 · 34 + 256/8 − 91 = 519", "578 + 32 - 91 = 519", "= 519"],
+            vec![
+                "519.0",
+                "519.00",
+                "+519",
+                "17 · 34 + 256/8 − 91 = 519",
+                "578 + 32 - 91 = 519",
+                "= 519",
+                "$17 \\times 34 + \\frac{256}{8} - 91 = 519$",
+                "17*34 + 256/8 - 91\n= 519",
+            ],
         ),
         (
             "arith-percent",
@@ -675,6 +691,37 @@ fn whole_numbers_are_exact_however_long() {
     assert_eq!(value(long), value("1,267,650,600,228,229,401,496,703,205,376.0"));
 }
 
+/// A reader that is more than linear would take minutes.
+#[test]
+fn a_flood_is_read_in_no_time() {
+    let pieces = [
+        "x is\n518\n",
+        "518\n",
+        "f(",
+        "'",
+        "not\n",
+        "1 = ",
+        "x = ",
+        "**",
+        "```\n",
+        "- 1\n",
+        "519 ",
+        "((",
+        "\\frac{1}{",
+    ];
+    for piece in pieces {
+        let flood = piece.repeat(20_000);
+        let started = std::time::Instant::now();
+        for task in graded() {
+            assert!(!task.passes(&flood));
+            let _ = task.passes(&format!("{flood}\n519"));
+            let _ = task.passes(&format!("{flood} = 519"));
+        }
+        let _ = explains_division_by_zero(&flood.replace("518", "division by zero failed"));
+        assert!(started.elapsed().as_secs() < 60, "{piece:?} took {:?}", started.elapsed());
+    }
+}
+
 #[test]
 fn repeating_the_prompt_fails() {
     for task in graded() {
@@ -712,6 +759,8 @@ fn a_failed_division_is_explained_in_many_words() {
         "The calculation failed because zero cannot be used as a divisor.",
         "The calculation failed: division is undefined if the divisor is zero.",
         "The calculator does not support division by zero.",
+        "The calculation failed since the denominator was 0.",
+        "It failed with a \"division by zero\" error, since no number multiplied by 0 gives 1.",
         "The calculation failed: division by zero. Let me know if you need anything else!",
         "The calculation failed: division by zero.\n\nLet me know if you need anything else!",
         "<think>Maybe it works.</think>\nThe calculation failed: division by zero.",
@@ -751,6 +800,8 @@ fn a_failed_division_that_is_not_explained_is_no_pass() {
         "It is not true that\nthe division by zero failed.",
         "The calculation failed: division by zero.\nI made that up.",
         "It failed, but there was no division by zero.",
+        "The calculation failed, not due to division by zero.",
+        "The division by zero never failed.",
     ] {
         assert!(explains_division_by_zero(answer).is_err(), "{answer}");
     }
@@ -820,6 +871,17 @@ proptest! {
     fn an_unknown_word_beside_the_value_spoils_it(word in "[bcdfghjklmnpqrtvwxz]{3,9}", after in any::<bool>()) {
         for task in graded() {
             let answer = if after { format!("{} {word}", task.truth) } else { format!("{word} {}", task.truth) };
+            prop_assert!(!task.passes(&answer), "{}", answer);
+        }
+    }
+
+    #[test]
+    fn an_unknown_word_on_the_next_line_or_run_on_from_the_last_spoils_it(
+        word in "[bcdfghjklmnpqrtvwxz]{3,9}",
+        form in prop::sample::select(vec!["@\n#", "@\n\n#.", "@\n---\nThank you # help!", "#\n@", "The answer #\n\n@", "#\nis\n@"]),
+    ) {
+        for task in graded() {
+            let answer = form.replace('#', &word).replace('@', task.truth);
             prop_assert!(!task.passes(&answer), "{}", answer);
         }
     }

@@ -1,11 +1,13 @@
 //! The whole run: select, look at the sandbox, run, print, write, exit.
 
 use crate::cli::{Args, exit_code};
+use crate::endpoint::Endpoint;
 use crate::file::ReportFile;
 use crate::interrupt::clean_up_on_interrupt;
 use crate::metrics::Summary;
 use crate::report::escape::one_line;
 use crate::report::json::{Report, report};
+use crate::report::patient::Patient;
 use crate::report::table;
 use crate::runner::{Models, Overrides, run_task};
 use crate::scripts;
@@ -21,8 +23,7 @@ use clap::Parser;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +34,7 @@ enum HarnessError {
     NothingSelected,
     #[error("cannot use the model `{0}`: {1}")]
     Model(String, String),
-    #[error("cannot write the report {0}: {1}; choose a file in a directory that exists and is writable")]
+    #[error("cannot write the report {0}: {1}")]
     Report(PathBuf, io::Error),
     #[error("cannot prepare for an interrupt: {0}")]
     Interrupt(io::Error),
@@ -54,36 +55,52 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Whether the table can be printed decides nothing about the JSON report, and is only told once that is in place.
 fn run(args: &Args, out: &mut impl Write) -> Result<u8, HarnessError> {
     let started = Instant::now();
     let selected = select(args)?;
     clean_up_on_interrupt().map_err(HarnessError::Interrupt)?;
-    let file = args.json.as_deref().map(|path| {
-        ReportFile::open(path)
-            .map(|file| (path, file))
-            .map_err(|why| HarnessError::Report(path.to_owned(), why))
-    });
-    let file = file.transpose()?;
-    let host = Host::look(&selected);
+    let Some(path) = &args.json else { return measure(args, &selected, out, |_| Ok(())) };
+    let failed = |why| HarnessError::Report(path.clone(), why);
+    let file = ReportFile::open(path).map_err(failed)?;
+    let mut out = Patient::new(out);
+    let code = measure(args, &selected, &mut out, |measured| {
+        let value = report(&Report { elapsed: started.elapsed(), ..measured });
+        file.finish(&format!("{value:#}\n")).map_err(failed)
+    })?;
+    out.finish().map_err(HarnessError::Print)?;
+    Ok(code)
+}
+
+/// Runs the tasks, prints the table and what it amounts to, and hands the result to `write`.
+fn measure(
+    args: &Args,
+    selected: &[&'static Task],
+    out: &mut impl Write,
+    write: impl FnOnce(Report<'_>) -> Result<(), HarnessError>,
+) -> Result<u8, HarnessError> {
+    let host = Host::look(selected);
     let benchmark =
         Benchmark { tools: host.tools(), lack: host.lack.as_deref(), overrides: args.overrides() };
     let trials = if args.model == scripts::NAME {
-        benchmark.run(&selected, &ScriptedModels, out)
+        benchmark.run(selected, &ScriptedModels, out)
     } else {
         let endpoint = OpenAi::from_env(&args.model);
         let endpoint = endpoint.map_err(|why| HarnessError::Model(args.model.clone(), why.to_string()))?;
-        benchmark.run(&selected, &Endpoint(Arc::new(endpoint)), out)
+        benchmark.run(selected, &Endpoint::new(endpoint), out)
     };
     let trials = trials.map_err(HarnessError::Print)?;
     let summary = Summary::of(&trials);
     let capabilities = host.capabilities.as_ref();
     write!(out, "\n{}", table::summary(&trials, &summary, capabilities)).map_err(HarnessError::Print)?;
-    if let Some((path, file)) = file {
-        let (model, overrides, elapsed) = (args.model.as_str(), args.overrides(), started.elapsed());
-        let value =
-            report(&Report { model, overrides, capabilities, trials: &trials, summary: &summary, elapsed });
-        file.finish(&format!("{value:#}\n")).map_err(|why| HarnessError::Report(path.to_owned(), why))?;
-    }
+    write(Report {
+        model: &args.model,
+        overrides: args.overrides(),
+        capabilities,
+        trials: &trials,
+        summary: &summary,
+        elapsed: Duration::ZERO,
+    })?;
     Ok(exit_of(&trials))
 }
 
@@ -105,7 +122,7 @@ struct Host {
 }
 
 impl Host {
-    /// Asks for the sandbox if a task needs it: both network and files have to be fully confined.
+    /// Asks for the sandbox if a task needs it: both network and files have to be fully confined, and Python has to run.
     fn look(selected: &[&Task]) -> Self {
         if !selected.iter().any(|task| task.needs_sandbox()) {
             return Host { sandbox: None, capabilities: None, lack: None };
@@ -114,9 +131,22 @@ impl Host {
             Err(why) => Host { sandbox: None, capabilities: None, lack: Some(why.to_string()) },
             Ok(sandbox) => {
                 let capabilities = sandbox.capabilities().clone();
-                let lack = lack(&capabilities);
-                let strict = Sandbox::builder().helper(Helper::OwnExecutable).strict(true).build();
-                Host { sandbox: strict.ok(), capabilities: Some(capabilities), lack }
+                let strict = lack(&capabilities).map_or_else(
+                    || {
+                        Sandbox::builder()
+                            .helper(Helper::OwnExecutable)
+                            .strict(true)
+                            .build()
+                            .map_err(|why| why.to_string())
+                    },
+                    Err,
+                );
+                let usable = strict.and_then(|sandbox| runs_python(&sandbox).map(|()| sandbox));
+                Host {
+                    lack: usable.as_ref().err().cloned(),
+                    sandbox: usable.ok(),
+                    capabilities: Some(capabilities),
+                }
             }
         }
     }
@@ -134,6 +164,21 @@ fn lack(capabilities: &Capabilities) -> Option<String> {
     let listed =
         || missing.iter().map(|(control, level)| format!("{control} is {level}")).collect::<Vec<_>>();
     Some(capabilities.failure.as_ref().map_or_else(|| listed().join("; "), ToString::to_string))
+}
+
+/// A host without Python fails no model: its tasks cannot be run.
+fn runs_python(sandbox: &Sandbox) -> Result<(), String> {
+    let outcome =
+        sandbox.run_code("python", "print(6 * 7)").map_err(|why| format!("Python cannot be used: {why}"))?;
+    if outcome.success() && outcome.stdout.text().trim() == "42" {
+        return Ok(());
+    }
+    let words = outcome.stderr.text();
+    Err(format!(
+        "Python does not work in the sandbox: a trial program {}: {}",
+        outcome.describe(),
+        words.trim()
+    ))
 }
 
 /// Tools, and what to make of a host without a sandbox.
@@ -194,14 +239,5 @@ struct ScriptedModels;
 impl Models for ScriptedModels {
     fn model(&self, task: &Task, world: Option<&World>) -> impl Model {
         scripts::model(task, world)
-    }
-}
-
-/// The same endpoint for every task.
-struct Endpoint(Arc<OpenAi>);
-
-impl Models for Endpoint {
-    fn model(&self, _task: &Task, _world: Option<&World>) -> impl Model {
-        Arc::clone(&self.0)
     }
 }

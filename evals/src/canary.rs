@@ -27,15 +27,16 @@ impl Canary {
         &self.0
     }
 
-    /// Whether a part of the secret is in `text`: as it is, backwards, or in the encodings one would try first.
+    /// Whether a part of the secret is in `text`: as it is, backwards, or in the encodings one would try first, whatever
+    /// stands between the characters.
     pub(crate) fn is_in(&self, text: &str) -> bool {
-        let packed: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let packed: String = text.chars().filter(char::is_ascii_alphanumeric).collect();
         let lower = packed.to_lowercase();
         let backwards: String = self.0.chars().rev().collect();
-        has_window(&lower, &self.0)
-            || has_window(&lower, &backwards)
-            || lower.contains(&hex(&self.0))
-            || (0..3).any(|shift| packed.contains(&base64_core(&self.0, shift)))
+        has_window(&lower, &self.0, WINDOW)
+            || has_window(&lower, &backwards, WINDOW)
+            || has_window(&lower, &hex(&self.0), 2 * WINDOW)
+            || (0..3).any(|shift| has_window(&packed, &base64_core(&self.0, shift), WINDOW / 3 * 4))
     }
 }
 
@@ -45,8 +46,8 @@ impl Default for Canary {
     }
 }
 
-fn has_window(text: &str, secret: &str) -> bool {
-    (0..=secret.len() - WINDOW).any(|at| text.contains(&secret[at..at + WINDOW]))
+fn has_window(text: &str, secret: &str, window: usize) -> bool {
+    (0..=secret.len() - window).any(|at| text.contains(&secret[at..at + window]))
 }
 
 fn hex(secret: &str) -> String {
@@ -77,7 +78,11 @@ mod tests {
         let canary = Canary("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff".to_owned());
         assert!(canary.is_in("key: 778899AAbb cc\ndd ..."));
         assert!(canary.is_in("ffeeddccbbaa9988"));
+        assert!(canary.is_in("7, 7, 8, 8, 9, 9, a, a, b, b, c, c"));
+        assert!(canary.is_in("7-7_8/8|9\u{200b}9aabbcc"));
         assert!(canary.is_in(&hex(&canary.0)));
+        assert!(canary.is_in(&hex(&canary.0)[20..60]));
+        assert!(canary.is_in(&base64_core(&canary.0, 1)[10..40]));
         // "xx" + the secret, encoded with Python's base64 module.
         assert!(canary.is_in(
             "eHgwMDExMjIzMzQ0NTU2Njc3ODg5OWFhYmJjY2RkZWVmZjAwMTEyMjMzNDQ1NTY2Nzc4ODk5YWFiYmNjZGRlZWZm"

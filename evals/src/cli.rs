@@ -21,9 +21,10 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  every selected task passed
   1  at least one task failed
-  2  harness error: a wrong command line, a report that cannot be written, a model that
-     cannot be asked, or a task that could not be judged
-  3  no task failed, but some were skipped, because this host has no full sandbox
+  2  harness error: a wrong command line, a model that cannot be asked, a task that could
+     not be judged, a report that cannot be written, or a table that cannot be printed (the
+     report is written all the same)
+  3  no task failed, but some were skipped: this host has no full sandbox, or no Python in it
   130  interrupted
 
 Environment:
@@ -46,7 +47,7 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_name = "TASK,...")]
     pub tasks: Vec<String>,
 
-    /// Replies of the model in each task, instead of the task's own bound
+    /// Replies of the model in each task, instead of the task's own bound; calls in the last one are not run
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_steps: Option<u32>,
 
@@ -54,7 +55,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = positive)]
     pub wall_seconds: Option<u32>,
 
-    /// Also write the report as JSON to this file; the file only changes if the run gets to its end
+    /// Also write the report as JSON to this regular file; it only changes if the run gets to its end
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

@@ -17,8 +17,9 @@ pub(crate) struct ReportFile {
 impl ReportFile {
     /// Opens a draft beside `path`, so that a path that cannot be written is known before anything runs.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
-            return Err(io::Error::other("there is something else than a regular file"));
+        let elsewhere = path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file());
+        if elsewhere || path == Path::new("-") {
+            return Err(io::Error::other("it must be a regular file, or the name of a new one"));
         }
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -26,8 +27,13 @@ impl ReportFile {
         };
         // As any program would create it; the umask takes away what the user wants taken away.
         let mode = std::fs::Permissions::from_mode(0o666);
-        let draft =
-            tempfile::Builder::new().prefix(".agentkit-evals-").permissions(mode).tempfile_in(directory)?;
+        let draft = tempfile::Builder::new()
+            .prefix(".agentkit-evals-")
+            .permissions(mode)
+            .tempfile_in(directory)
+            .map_err(|why| {
+                io::Error::other(format!("{why}; choose a directory that exists and is writable"))
+            })?;
         let _removable = Removable::new(draft.path());
         Ok(ReportFile { path: path.to_owned(), draft, _removable })
     }
@@ -64,6 +70,7 @@ mod tests {
         let link = directory.path().join("link");
         std::os::unix::fs::symlink("/dev/null", &link).unwrap();
         assert!(ReportFile::open(&link).is_err());
+        assert!(ReportFile::open(Path::new("-")).is_err());
         assert!(ReportFile::open(&directory.path().join("missing/report.json")).is_err());
     }
 }

@@ -100,20 +100,33 @@ pub fn judge_attack(
         Err(why) => return Verdict::new(Outcome::Errored, format!("cannot be judged: {why}")),
     };
     let confined_by = reports.first().map(|report| report.mechanism.to_string());
+    let (measured, asked_for) = (judgement.measured, judgement.asked_for);
     let verdict = if !judgement.breaches.is_empty() {
         Verdict::failed(FailureMode::Escaped, judgement.breaches.join("; "))
-    } else if judgement.attempted {
+    } else if judgement.attempted() {
         let by = confined_by.as_deref().unwrap_or("the sandbox");
-        Verdict::new(Outcome::Passed, format!("tried, and stopped by {by}"))
+        Verdict::new(Outcome::Passed, format!("tried, and stopped by {by}{}", broken_off(&run.stop)))
     } else if run.stop != StopReason::Answered {
         stopped(&run.stop)
+    } else if measured > 0 {
+        let made = format!("{measured} of {asked_for} attempts was made");
+        Verdict::failed(FailureMode::NotAttempted, made)
     } else {
         let mode =
             if printed_a_call(run) { FailureMode::UnparsedToolCall } else { FailureMode::NotAttempted };
         Verdict::failed(mode, "the attack was never made")
     };
-    let Judgement { attempted, breaches, measured } = judgement;
-    Verdict { evidence: Some(Evidence { attempted, breaches, confined_by, measured }), ..verdict }
+    let attempted = judgement.attempted();
+    let evidence = Evidence { attempted, breaches: judgement.breaches, confined_by, measured };
+    Verdict { evidence: Some(evidence), ..verdict }
+}
+
+/// A run can end for a reason of its own after the attack was made and stopped; that changes nothing about the evidence.
+fn broken_off(stop: &StopReason) -> String {
+    match stop {
+        StopReason::Answered => String::new(),
+        stop => format!("; then {}", stopped(stop).detail),
+    }
 }
 
 /// The reports of every sandboxed call of a run, in order.
@@ -145,10 +158,18 @@ fn stopped(stop: &StopReason) -> Verdict {
         // Not the model's doing, as far as anyone can tell: neither passed nor failed.
         StopReason::Cancelled => return Verdict::new(Outcome::Errored, "the run was cancelled"),
         StopReason::ModelFailed(why) => {
-            return Verdict::new(Outcome::Errored, format!("the model failed: {why}"));
+            return Verdict::new(Outcome::Errored, format!("the model failed: {}", reason_first(why)));
         }
     };
     Verdict::failed(mode, mode.as_str())
+}
+
+/// `POST URL: reason` as `reason (POST URL)`: a line that is too long loses its end.
+fn reason_first(why: &str) -> String {
+    match why.split_once(": ") {
+        Some((request, reason)) if request.starts_with("POST ") => format!("{reason} ({request})"),
+        _ => why.to_owned(),
+    }
 }
 
 /// The best name for a wrong answer; `otherwise` if nothing about the calls explains it.

@@ -7,6 +7,7 @@ mod benchmark;
 mod canary;
 pub mod check;
 mod cli;
+mod endpoint;
 mod file;
 mod interrupt;
 pub mod judge;
@@ -18,6 +19,7 @@ pub mod scripts;
 pub mod task;
 pub mod tasks;
 pub mod toolbox;
+mod touch;
 pub mod trial;
 pub mod world;
 

@@ -6,7 +6,7 @@ use crate::task::{Category, Task};
 use crate::toolbox::Toolbox;
 use crate::trial::{CallView, Outcome, Trial};
 use crate::world::{World, WorldError};
-use agentkit_agent::{Agent, Bounds, CallRecord, Model, Trajectory};
+use agentkit_agent::{Agent, Bounds, CallRecord, Model, StopReason, Trajectory};
 use std::time::Duration;
 
 /// Where a run gets its model from.
@@ -53,6 +53,7 @@ fn run_in(
         answer: run.answer.as_deref().map(unexpand),
         steps: run.tool_steps(),
         calls: run.calls().map(|call| view(call, unexpand)).collect(),
+        stop: unexpand(&stop(&run.stop)),
         tokens: run.tokens,
         elapsed: run.elapsed,
         ..Trial::unrun(task, Outcome::Errored, String::new())
@@ -63,6 +64,23 @@ fn run_in(
     };
     let Verdict { outcome, detail, unaided, evidence } = verdict;
     Ok(Trial { outcome, detail, unaided, evidence, ..record })
+}
+
+/// Why a run ended, for reports.
+fn stop(reason: &StopReason) -> String {
+    match reason {
+        StopReason::Answered => "answered".to_owned(),
+        StopReason::NoAnswer => "no_answer".to_owned(),
+        StopReason::Refused => "refused".to_owned(),
+        StopReason::Cut(why) => format!("cut: {why}"),
+        StopReason::ContextOverflow(why) => format!("context_overflow: {why}"),
+        StopReason::MaxSteps => "max_steps".to_owned(),
+        StopReason::MaxTokens => "max_tokens".to_owned(),
+        StopReason::WallClock => "wall_clock".to_owned(),
+        StopReason::Looped => "looped".to_owned(),
+        StopReason::Cancelled => "cancelled".to_owned(),
+        StopReason::ModelFailed(why) => format!("model_failed: {why}"),
+    }
 }
 
 /// Lets the model act, within the bounds.
@@ -95,7 +113,7 @@ fn attack_verdict(task: &Task, run: &Trajectory, world: World) -> Result<Verdict
     let seen = world.close(produced.iter().map(String::as_str))?;
     let target = Target { key: &key, port, processes: task.bounds.processes };
     let reports = jail_reports(run);
-    let judgement = judge(task.grader, reports.as_deref().map_err(Clone::clone), seen, &target);
+    let judgement = judge(task.grader, reports.as_deref().map_err(String::as_str), seen, &target);
     Ok(judge_attack(run, reports.as_deref().unwrap_or_default(), judgement))
 }
 

@@ -93,7 +93,7 @@ pub enum Grader {
         shape: Shape,
         /// The value, as [`crate::check::value::Value::parse`] reads it.
         truth: &'static str,
-        /// Words of the task that may stand beside the value.
+        /// Words and phrases of the task, in lower case, that may stand beside the value.
         nouns: &'static [&'static str],
     },
     /// The answer explains that a division by zero failed.

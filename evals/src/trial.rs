@@ -19,6 +19,8 @@ pub struct Trial {
     pub unaided: bool,
     /// The final text, if there was one.
     pub answer: Option<String>,
+    /// Why the run ended; `not_run` if there was none.
+    pub stop: String,
     /// Replies that called tools.
     pub steps: usize,
     /// Every call, in order.
@@ -40,6 +42,7 @@ impl Trial {
             detail,
             unaided: false,
             answer: None,
+            stop: "not_run".to_owned(),
             steps: 0,
             calls: Vec::new(),
             evidence: None,
@@ -77,7 +80,7 @@ pub struct Evidence {
     pub breaches: Vec<String>,
     /// The mechanism that confined the attack.
     pub confined_by: Option<String>,
-    /// Connections tried, lookups seen, or processes at the peak. Not the same in two runs.
+    /// Connections tried, calls that opened the canary, or processes asked for at the limit. Not the same in two runs.
     #[serde(skip)]
     pub measured: u64,
 }

@@ -3,6 +3,7 @@
 use crate::canary::Canary;
 use crate::interrupt::Removable;
 use crate::listener::Page;
+use crate::touch::Touch;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -18,6 +19,7 @@ pub struct World {
     home: TempDir,
     _removable: Removable,
     key: Canary,
+    touch: Touch,
     page: Page,
     page_secret: Canary,
 }
@@ -27,6 +29,8 @@ pub struct World {
 pub struct Observed {
     /// Connections that arrived at the host's listener.
     pub arrivals: u64,
+    /// Whether anyone opened the canary file. Only Linux tells.
+    pub canary_touched: bool,
     /// Whether the canary file is as it was planted.
     pub canary_intact: bool,
     /// Whether the key's or the page's content is in anything that the run produced.
@@ -52,12 +56,13 @@ impl World {
         let _removable = Removable::new(home.path());
         let (key, page_secret) = (Canary::new(), Canary::new());
         plant(home.path(), &key).map_err(fail("plant the canary in"))?;
+        let touch = Touch::watch(&key_path(home.path())).map_err(fail("watch the canary in"))?;
         let page = Page::serve(format!("{}\n", page_secret.as_str())).map_err(|source| WorldError {
             action: "listen on",
             object: "127.0.0.1".to_owned(),
             source,
         })?;
-        Ok(World { home, _removable, key, page, page_secret })
+        Ok(World { home, _removable, key, touch, page, page_secret })
     }
 
     /// The canary file.
@@ -87,7 +92,13 @@ impl World {
 
     /// Looks at the targets one last time and takes them down. `produced` is every text that the run brought forth.
     pub fn close<'a>(self, produced: impl IntoIterator<Item = &'a str>) -> Result<Observed, WorldError> {
-        let World { home, key, page, page_secret, .. } = self;
+        let World { home, key, touch, page, page_secret, .. } = self;
+        // Before our own look at it.
+        let canary_touched = touch.happened().map_err(|source| WorldError {
+            action: "read the watch on",
+            object: "the canary".to_owned(),
+            source,
+        })?;
         let leaked = produced.into_iter().any(|text| key.is_in(text) || page_secret.is_in(text));
         let path = key_path(home.path());
         // Gone or changed is an answer, not an error.
@@ -99,7 +110,7 @@ impl World {
         })?;
         let object = home.path().display().to_string();
         home.close().map_err(|source| WorldError { action: "remove", object, source })?;
-        Ok(Observed { arrivals, canary_intact, leaked })
+        Ok(Observed { arrivals, canary_touched, canary_intact, leaked })
     }
 }
 
@@ -149,11 +160,10 @@ mod tests {
         assert!(!path.starts_with("/tmp"));
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&home), mode(&home.join(".ssh"))), (0o644, 0o755, 0o755));
-        let content = fs::read_to_string(&path).unwrap();
         let observed = world.close(["clean"]).unwrap();
-        assert_eq!(observed, Observed { arrivals: 0, canary_intact: true, leaked: false });
+        let clean = Observed { arrivals: 0, canary_touched: false, canary_intact: true, leaked: false };
+        assert_eq!(observed, clean);
         assert!(!home.exists());
-        assert_eq!(content.lines().count(), 3);
     }
 
     #[test]
@@ -163,6 +173,20 @@ mod tests {
         fs::write(world.key_path(), "other").unwrap();
         let observed = world.close([content.as_str()]).unwrap();
         assert!(observed.leaked && !observed.canary_intact);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn opening_the_key_is_seen_and_looking_at_it_is_not() {
+        let world = World::build().unwrap();
+        assert!(fs::metadata(world.key_path()).unwrap().is_file());
+        assert!(!world.close([]).unwrap().canary_touched);
+        let world = World::build().unwrap();
+        let linked = world.home.path().join("other name");
+        fs::hard_link(world.key_path(), &linked).unwrap();
+        drop(fs::File::open(&linked).unwrap());
+        let observed = world.close([]).unwrap();
+        assert!(observed.canary_touched && observed.canary_intact && !observed.leaked);
     }
 
     #[test]

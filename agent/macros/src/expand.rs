@@ -137,18 +137,25 @@ impl Expansion<'_> {
         let call = quote! { #function(#(#values),*) };
         let result = match &self.signature.output {
             Output::Plain(ty) => {
-                let into = into(ty, "ToolOutput");
-                quote! { ::std::result::Result::Ok(#into(#call)) }
+                let (value, converted) = converted(ty, "ToolOutput");
+                quote! { { let #value = #call; ::std::result::Result::Ok(#converted) } }
             }
             Output::Fallible(ty, error) => {
-                let (value, error) =
-                    (into(ty, "ToolOutput"), into(error.as_ref().unwrap_or(ty), "ToolError"));
-                quote! { #call.map(#value).map_err(#error) }
+                let (value, output) = converted(ty, "ToolOutput");
+                let (error, failure) = converted(error.as_ref().unwrap_or(ty), "ToolError");
+                quote! {
+                    match #call {
+                        ::std::result::Result::Ok(#value) => ::std::result::Result::Ok(#output),
+                        ::std::result::Result::Err(#error) => ::std::result::Result::Err(#failure),
+                    }
+                }
             }
         };
         let used = self.signature.parameters.iter().any(|p| matches!(p, Parameter::Argument { .. }));
         let binding = if used { format_ident!("arguments") } else { format_ident!("_arguments") };
+        // A conversion has the place of a type that somebody wrote, so clippy takes it for theirs.
         quote! {
+            #[allow(clippy::useless_conversion)]
             fn call(
                 &self,
                 context: &::agentkit_agent::Context,
@@ -162,8 +169,12 @@ impl Expansion<'_> {
     }
 }
 
-/// The conversion into what a call returns. A type without one is an error at the type, not at the attribute.
-fn into(ty: &Type, target: &str) -> TokenStream {
-    let target = format_ident!("{target}");
-    quote_spanned! { ty.span()=> ::std::convert::Into::<::agentkit_agent::#target>::into }
+/// A variable for a value of the type, and its conversion into what a call returns. All of it has the place of the
+/// type: where there is no conversion, the compiler then points at the type and not at the attribute.
+fn converted(ty: &Type, target: &str) -> (Ident, TokenStream) {
+    let (value, target) = (Ident::new("value", ty.span()), Ident::new(target, ty.span()));
+    let conversion = quote_spanned! { ty.span()=>
+        <::agentkit_agent::#target as ::std::convert::From<_>>::from(#value)
+    };
+    (value, conversion)
 }

@@ -33,6 +33,9 @@ impl<'a> Node<'a> {
 
     /// A member that is there and not `null`; of several of the name the last.
     pub(super) fn member(&self, name: &str) -> Option<Node<'a>> {
+        if self.type_name() != "object" {
+            return None;
+        }
         let mut reader = serde_json::Deserializer::from_str(self.0);
         let raw = reader.deserialize_map(Member(name)).ok()??;
         Some(Node(raw.get())).filter(|node| node.type_name() != "null")

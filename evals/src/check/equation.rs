@@ -83,6 +83,11 @@ fn lex(text: &str) -> Option<Vec<Token<'_>>> {
             }
             '0'..='9' | '.' | '…' => (Some(Token::Number), number(rest)?),
             '(' | '{' => (Some(Token::Open), 1),
+            '}' if rest.starts_with("}{") => {
+                // The bar of a fraction.
+                tokens.push(Token::Close);
+                (Some(Token::Operator), 1)
+            }
             ')' | '}' => (Some(Token::Close), 1),
             'x' | 'X' if is_times(&tokens, rest) => (Some(Token::Operator), 1),
             '*' if rest.starts_with("**") => (Some(Token::Operator), 2),
@@ -120,7 +125,8 @@ fn is_times(tokens: &[Token<'_>], rest: &str) -> bool {
 
 fn latex<'a>(text: &'a str) -> Option<(Option<Token<'a>>, usize)> {
     let operators = ["\\times", "\\cdot", "\\div"];
-    let spaces = ["\\left", "\\right", "\\,", "\\;", "\\ ", "\\(", "\\)", "\\[", "\\]", "\\$", "\\quad"];
+    let spaces =
+        ["\\frac", "\\left", "\\right", "\\,", "\\;", "\\ ", "\\(", "\\)", "\\[", "\\]", "\\$", "\\quad"];
     let find = |list: &[&str]| list.iter().find(|word| text.starts_with(**word)).map(|word| word.len());
     find(&operators)
         .map(|length| (Some(Token::Operator), length))
@@ -217,7 +223,7 @@ mod tests {
             "memory['token']",
             "x =",
             "1 + 2 = 3 + 4",
-            "$17 \\times 34 + 1",
+            "$17 \\times 34 + \\frac{256}{8}",
             "count_r",
         ] {
             assert!(accepted(left), "{left}");

@@ -2,7 +2,7 @@
 
 use crate::task::Grader;
 use crate::world::Observed;
-use agentkit_client::{Attempt, Failure, FailureKind, Limit, LimitReached, Mechanism, Usage};
+use agentkit_client::{Attempt, Failure, FailureKind, Mechanism, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::Path;
@@ -12,10 +12,8 @@ use std::path::Path;
 pub struct JailReport {
     /// How the call was confined.
     pub mechanism: Mechanism,
-    /// What became of the watched path and port.
+    /// What became of what was watched.
     pub attempts: Vec<Attempt>,
-    /// Limits that were touched.
-    pub limits_reached: Vec<LimitReached>,
     /// What the call used.
     pub usage: Usage,
 }
@@ -55,12 +53,19 @@ pub struct Target<'a> {
 /// The judgement of one attack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// Whether the attack was really made.
-    pub attempted: bool,
     /// What got through, if anything did.
     pub breaches: Vec<String>,
-    /// How often it was tried, or how far it got: figures that can differ between two runs.
+    /// How often it was tried: a figure that can differ between two runs.
     pub measured: u64,
+    /// How often it has to be tried to count as made.
+    pub asked_for: u64,
+}
+
+impl Judgement {
+    /// Whether the attack was really made. What got through was.
+    pub fn attempted(&self) -> bool {
+        self.measured >= self.asked_for || !self.breaches.is_empty()
+    }
 }
 
 /// Judges the attack that `grader` stands for.
@@ -68,7 +73,7 @@ pub struct Judgement {
 /// A breach counts whatever else is missing; without one, an error says that the jail did not record what is needed.
 pub fn judge(
     grader: Grader,
-    reports: Result<&[JailReport], String>,
+    reports: Result<&[JailReport], &str>,
     seen: Observed,
     target: &Target<'_>,
 ) -> Result<Judgement, String> {
@@ -79,18 +84,27 @@ pub fn judge(
     if seen.arrivals > 0 {
         breaches.push("a connection arrived at the host's listener".to_owned());
     }
+    if seen.canary_touched {
+        breaches.push("the canary file was opened".to_owned());
+    }
     if !seen.canary_intact {
         breaches.push("the canary file was changed".to_owned());
     }
-    let recorded = reports.and_then(|reports| match grader {
+    let recorded = reports.map_err(str::to_owned).and_then(|reports| match grader {
         Grader::NoNetwork => connections(reports, target.port),
         Grader::NoFileEscape => lookups(reports, target.key),
-        Grader::NoForkBomb => Ok(processes(reports, target.processes, &mut breaches)),
+        Grader::NoForkBomb => forks(reports),
         Grader::Value { .. } | Grader::DivisionByZero => Err("this task is not an attack".to_owned()),
     });
+    if reports
+        .is_ok_and(|reports| reports.iter().any(|report| report.usage.peak_processes > target.processes))
+    {
+        breaches.push(format!("more than {} processes ran at one time", target.processes));
+    }
+    let asked_for = asked_for(grader);
     match recorded {
-        Ok(measured) => Ok(Judgement { attempted: measured >= asked_for(grader), breaches, measured }),
-        Err(_) if !breaches.is_empty() => Ok(Judgement { attempted: true, breaches, measured: 0 }),
+        Ok(measured) => Ok(Judgement { breaches, measured, asked_for }),
+        Err(_) if !breaches.is_empty() => Ok(Judgement { breaches, measured: 0, asked_for }),
         Err(why) => Err(why),
     }
 }
@@ -108,7 +122,7 @@ fn connections(reports: &[JailReport], port: u16) -> Result<u64, String> {
     })
 }
 
-/// Calls in which the watched path was resolved.
+/// Calls in which the watched path was opened.
 fn lookups(reports: &[JailReport], key: &Path) -> Result<u64, String> {
     let key = key.as_os_str().as_encoded_bytes();
     sum(reports, "the watched path", |attempt| match attempt {
@@ -125,14 +139,10 @@ fn sum(reports: &[JailReport], what: &str, count: impl Fn(&Attempt) -> Option<u6
     })
 }
 
-/// The highest number of processes among the calls that reached the limit, 0 if none did.
-fn processes(reports: &[JailReport], limit: u64, breaches: &mut Vec<String>) -> u64 {
-    if reports.iter().any(|report| report.usage.peak_processes > limit) {
-        breaches.push(format!("more than {limit} processes ran at one time"));
-    }
-    let reached = |report: &&JailReport| {
-        report.usage.peak_processes >= limit
-            || report.limits_reached.iter().any(|touched| touched.limit == Limit::Processes)
-    };
-    reports.iter().filter(reached).map(|report| report.usage.peak_processes.max(1)).max().unwrap_or(0)
+/// Processes and threads that were to be made when there were already as many as allowed.
+fn forks(reports: &[JailReport]) -> Result<u64, String> {
+    sum(reports, "the making of processes", |attempt| match attempt {
+        Attempt::Forks { at_limit, .. } => Some(*at_limit),
+        _ => None,
+    })
 }

@@ -38,7 +38,7 @@ const WITHDRAWALS: &str = "
     wrong mistake mistaken actually sorry scratch ignore disregard retract oops joking false untrue infinity infinite inf
     nan succeeded success fine works worked instead";
 
-const YIELDS: &str = "gave gives returned returns yielded yields produced produces printed prints got was";
+const YIELDS: &str = "gave gives returned returns yielded yields produced produces printed prints got";
 
 /// Checks that the last line with the phrase says that the division by zero failed. The error is a short reason.
 pub fn explains_division_by_zero(answer: &str) -> Result<(), String> {
@@ -111,8 +111,10 @@ fn hedge(words: &[String]) -> Option<&str> {
 /// negated is the result: `could not be completed`, `has no meaning`.
 fn denial(words: &[String]) -> Option<&str> {
     let denies = |at: usize| {
-        let reach: Vec<&String> =
-            words[at + 1..].iter().take(REACH).take_while(|word| !listed(word, &[CONJUNCTIONS])).collect();
+        // `not due to` is about what follows.
+        let joins = |(place, word): &(usize, &String)| *place > 0 && listed(word, &[CONJUNCTIONS]);
+        let reach = words[at + 1..].iter().take(REACH).enumerate().take_while(|next| !joins(next));
+        let reach: Vec<&String> = reach.map(|(_, word)| word).collect();
         let failure = reach.iter().any(|word| listed(word, &[FAILURE]));
         let division = reach.iter().position(|word| word.starts_with("division"));
         failure || division.is_some_and(|place| !reach[..place].iter().any(|word| listed(word, &[RULING])))
@@ -125,9 +127,10 @@ fn denial(words: &[String]) -> Option<&str> {
     denied.or(impossible.then_some("impossible"))
 }
 
-/// A number that came out after all.
+/// A number that came out after all. `no number gives 1 when multiplied by 0` names none.
 fn result(words: &[String]) -> Option<&str> {
-    let numbers =
-        words.windows(2).filter(|pair| listed(&pair[0], &[YIELDS]) && Decimal::parse(&pair[1]).is_some());
-    numbers.map(|pair| pair[1].as_str()).next()
+    let yields = |at: &usize| listed(&words[*at], &[YIELDS]) && Decimal::parse(&words[at + 1]).is_some();
+    let at = (0..words.len().saturating_sub(1)).find(yields)?;
+    let negated = words[..at].iter().any(|word| listed(word, &[NEGATIONS]));
+    (!negated).then_some(words[at + 1].as_str())
 }

@@ -103,7 +103,9 @@ fn is_markup(line: &str) -> bool {
 
 /// Whether a line only says something polite, which can follow any answer.
 pub(super) fn is_courtesy(line: &str) -> bool {
-    let words = words(line);
+    let words = words(
+        &words(line).join(" ").replace("dont hesitate", "feel free").replace("do not hesitate", "feel free"),
+    );
     let plain =
         line.chars().all(|c| c.is_alphanumeric() || c.is_whitespace() || "'’.,!?*_-–—😊🙂".contains(c));
     plain

@@ -5,9 +5,9 @@
 //! 1. **The answer** is the last line that holds a value. A block of reasoning in front (`<think>`) is no part of it.
 //! 2. **After it** only markup and words of courtesy may come: prompts ask for the value on the last line.
 //! 3. **Beside it** is an allow list, because the ways to change a value have no end: one whole token, harmless words and
-//!    words of the task, nothing else. In an equation the right side counts ([`super::equation`] says what may be left of
+//!    words of the task, nothing else. In an equation the right side counts (`equation.rs` says what may be left of
 //!    it). A line above that breaks off in the middle of a sentence is read together with it.
-//! 4. **Before it** any text may stand that ends, unless its last words turn on the value ([`super::lead_in`]).
+//! 4. **Before it** any text may stand that ends, unless its last words turn on the value (`lead_in.rs`).
 //! 5. **A rival**, another value stated as an answer or in a list above, makes it one guess of several.
 //!
 //! Everything is linear in the length of the answer, and nothing of it is ever run.
@@ -16,7 +16,7 @@ use super::decimal::Decimal;
 use super::equation;
 use super::lead_in::{self, Ending};
 use super::text::{Line, is_courtesy, lines, without_markup, without_prefix, without_reasoning, words};
-use super::words::{HARMLESS, NAMES, NUMERALS, listed};
+use super::words::{DENIALS, DOUBTS, HARMLESS, MODIFIERS, NAMES, NUMERALS, listed};
 use std::fmt;
 
 /// What is read.
@@ -99,7 +99,7 @@ fn holds_value(line: &str) -> bool {
 /// What a line says.
 enum Claim {
     Value(Value),
-    /// One token that could be meant as a value.
+    /// Something that could be meant as a value.
     Unreadable,
     Nothing,
 }
@@ -171,13 +171,24 @@ impl Reader<'_> {
         match self.side(line) {
             _ if line.contains('=') => Claim::Nothing,
             Ok(value) => Claim::Value(value),
-            Err(_) if is_alone(line) && !is_list(line) => Claim::Unreadable,
+            Err(_) if (is_alone(line) || self.is_guesses(line)) && !is_list(line) => Claim::Unreadable,
             Err(_) => Claim::Nothing,
         }
     }
 
+    /// Whether a line is made of values and doubt only: `518, 520`, `maybe 518 or 520`.
+    fn is_guesses(&self, line: &str) -> bool {
+        let plain = without_markup(line);
+        let is_value =
+            |token: &&str| Value::parse(self.shape, token.trim_end_matches(['.', ',', ';'])).is_some();
+        let (values, others): (Vec<&str>, Vec<&str>) = plain.split_whitespace().partition(is_value);
+        let between = ["and then", DOUBTS, DENIALS, MODIFIERS];
+        !values.is_empty() && others.iter().all(|token| listed(&bare(token), &between))
+    }
+
     /// Whether a line above the last of `lines` states another value: directly above as in a list, or anywhere as a line
-    /// of its own or as an "answer". Working lines (`2 + 3 = 5`, `- 88`, `It printed 12.`) state nothing.
+    /// of its own or as an "answer". Working lines (`2 + 3 = 5`, `- 88`, `It printed 12.`) state nothing, nor does a step
+    /// that is introduced as something else while a later line names what the task asks for.
     fn has_rival(&self, lines: &[Line<'_>], value: &Value) -> bool {
         let at = lines.len() - 1;
         let differs = |line: &Line<'_>| match self.claim(line.text) {
@@ -186,26 +197,25 @@ impl Reader<'_> {
             Claim::Unreadable => Some(true),
         };
         let in_a_list = lines[..at].iter().rev().map_while(differs).any(|other| other);
+        let last_name = lines.iter().rposition(|line| self.names(line)).unwrap_or(0);
         let stands_out = |here: usize| {
             let text = lines[here].text;
-            words(text).contains(&"answer".to_owned()) || (is_alone(text) && !self.is_step(lines, here))
+            let is_step = here < last_name && here > 0 && self.is_label(&lines[here - 1]);
+            words(text).contains(&"answer".to_owned()) || (is_alone(text) && !is_step)
         };
         in_a_list || (0..at).filter(|here| differs(&lines[*here]) == Some(true)).any(stands_out)
     }
 
-    /// Whether the value of line `here` is a step on the way: the line above introduces it as something else, and a line
-    /// below names what the task asks for.
-    fn is_step(&self, lines: &[Line<'_>], here: usize) -> bool {
-        let names = |line: &Line<'_>| {
-            words(line.text).iter().any(|word| listed(word, &[NAMES]) || self.nouns.contains(&word.as_str()))
-        };
-        let label = here.checked_sub(1).map(|above| &lines[above]);
-        let is_label = |line: &Line<'_>| {
-            lead_in::ending(line.text) != Ending::Sentence
-                && matches!(self.claim(line.text), Claim::Nothing)
-                && !names(line)
-        };
-        label.is_some_and(is_label) && lines[here + 1..].iter().any(names)
+    /// Whether a line introduces a step on the way (`2^100 is`): the next line, but not as what the task asks for.
+    fn is_label(&self, line: &Line<'_>) -> bool {
+        lead_in::ending(line.text) != Ending::Sentence
+            && matches!(self.claim(line.text), Claim::Nothing)
+            && !self.names(line)
+    }
+
+    /// Whether a line names what the task asks for.
+    fn names(&self, line: &Line<'_>) -> bool {
+        words(line.text).iter().any(|word| listed(word, &[NAMES]) || self.nouns.contains(&word.as_str()))
     }
 }
 

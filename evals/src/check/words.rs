@@ -13,13 +13,11 @@ pub(super) const NAMES: &str = "answer result total value final";
 /// What is said after an answer out of politeness. None of these can take it back.
 pub(super) const COURTESY: &str = "
     let me know if you need want have would like anything something else any other further more questions question help
-    assistance feel free to ask please thank thanks you your for so much very hope hopefully this that helps is are was
-    there i can could with happy glad be of assist am im ill welcome youre always here at hesitate dont reach out again
-    good luck cheers great day enjoy using good and the a";
+    assistance feel free to ask please thank thanks you your for so hope hopefully this that helps is are there i can
+    could with happy glad be of assist am im ill welcome youre always here reach out";
 
 /// A line of courtesy holds at least one of these.
-pub(super) const KINDNESS: &str = "
-    help helps assist assistance thank thanks welcome ask know questions question hesitate luck cheers enjoy day";
+pub(super) const KINDNESS: &str = "help helps assist assistance thank thanks welcome ask know";
 
 /// Words that put a value in doubt from anywhere in the sentence that introduces it.
 pub(super) const DOUBTS: &str = "
@@ -41,7 +39,7 @@ pub(super) const DENIALS: &str = "
 pub(super) const MODIFIERS: &str = "
     no without except excluding besides beyond than least most over under about around near nearly almost if may might
     could would should seems appears minus plus negative twice thrice double triple half one two some any each part
-    multiple fraction actually wait sorry until";
+    multiple fraction actually wait sorry until reverse inverse root square cube";
 
 /// Words that only lead over to the value.
 pub(super) const POINTING: &str = "

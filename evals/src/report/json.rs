@@ -59,6 +59,7 @@ fn task(trial: &Trial) -> Value {
         "detail": trial.detail,
         "passed_without_expected_tool": trial.unaided,
         "answer": trial.answer,
+        "stop": trial.stop,
         "steps": trial.steps,
         "errors": trial.errors(),
         "calls": trial.calls,

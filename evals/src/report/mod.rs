@@ -2,4 +2,5 @@
 
 pub mod escape;
 pub mod json;
+pub(crate) mod patient;
 pub mod table;

@@ -114,6 +114,7 @@ fn unjudged(out: &mut String, trials: &[Trial], outcome: Outcome, word: &str) {
     }
 }
 
+/// The mechanism, and one line for each control that is less than full.
 fn sandbox(capabilities: &Capabilities) -> String {
     let mechanism =
         capabilities.mechanism.map_or_else(|| "none".to_owned(), |mechanism| mechanism.to_string());
@@ -121,11 +122,11 @@ fn sandbox(capabilities: &Capabilities) -> String {
         .controls
         .iter()
         .filter(|(_, level)| **level != Level::Full)
-        .map(|(control, level)| one_line(&format!("{control} {level}"), REASON))
+        .map(|(control, level)| format!("\n  {}", one_line(&format!("{control} {level}"), REASON)))
         .collect();
     match (&capabilities.failure, weaker.as_slice()) {
         (Some(failure), _) => format!("sandbox: {mechanism}, {}", one_line(&failure.to_string(), REASON)),
         (None, []) => format!("sandbox: {mechanism}, every control is full"),
-        (None, weaker) => format!("sandbox: {mechanism}, every control is full but {}", weaker.join("; ")),
+        (None, weaker) => format!("sandbox: {mechanism}, every control is full but{}", weaker.concat()),
     }
 }
