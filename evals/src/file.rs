@@ -27,14 +27,12 @@ impl ReportFile {
         };
         // As any program would create it; the umask takes away what the user wants taken away.
         let mode = std::fs::Permissions::from_mode(0o666);
-        let draft = tempfile::Builder::new()
-            .prefix(".agentkit-evals-")
-            .permissions(mode)
-            .tempfile_in(directory)
-            .map_err(|why| {
-                io::Error::other(format!("{why}; choose a directory that exists and is writable"))
-            })?;
-        let _removable = Removable::new(draft.path());
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".agentkit-evals-").permissions(mode);
+        let made = Removable::make(|| builder.tempfile_in(directory), |draft| draft.path());
+        let (draft, _removable) = made.map_err(|why| {
+            io::Error::other(format!("{why}; choose a directory that exists and is writable"))
+        })?;
         Ok(ReportFile { path: path.to_owned(), draft, _removable })
     }
 

@@ -11,6 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// 128 and the number of SIGINT, as shells say it.
 const INTERRUPTED: i32 = 130;
 
+/// More than enough to outlast whoever writes into a directory with two entries.
+const ATTEMPTS: usize = 100;
+
 static MADE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A file or directory that is removed on an interrupt, until this is dropped.
@@ -18,9 +21,16 @@ static MADE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 pub(crate) struct Removable(PathBuf);
 
 impl Removable {
-    pub(crate) fn new(path: &Path) -> Self {
-        made().push(path.to_owned());
-        Removable(path.to_owned())
+    /// Makes something at a path of its own choice. No interrupt can come between that and the note of it.
+    pub(crate) fn make<T>(
+        make: impl FnOnce() -> io::Result<T>,
+        path: impl FnOnce(&T) -> &Path,
+    ) -> io::Result<(T, Self)> {
+        let mut noted = made();
+        let thing = make()?;
+        let path = path(&thing).to_owned();
+        noted.push(path.clone());
+        Ok((thing, Removable(path)))
     }
 }
 
@@ -48,7 +58,13 @@ fn made() -> MutexGuard<'static, Vec<PathBuf>> {
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What cannot be removed has to stay; the process is about to end either way.
+/// The rest of the process may be filling or emptying the same directory, so that one attempt can fail half-way. What
+/// cannot be removed has to stay; the process is about to end either way.
 fn remove(path: &Path) {
-    let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    for _ in 0..ATTEMPTS {
+        let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+        if path.symlink_metadata().is_err() {
+            return;
+        }
+    }
 }

@@ -51,9 +51,10 @@ impl World {
     pub fn build() -> Result<Self, WorldError> {
         let fail =
             |action| move |source| WorldError { action, object: format!("a home under {PARENT}"), source };
-        let home =
-            tempfile::Builder::new().prefix("agentkit-home-").tempdir_in(PARENT).map_err(fail("make"))?;
-        let _removable = Removable::new(home.path());
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("agentkit-home-");
+        let (home, _removable) =
+            Removable::make(|| builder.tempdir_in(PARENT), TempDir::path).map_err(fail("make"))?;
         let (key, page_secret) = (Canary::new(), Canary::new());
         plant(home.path(), &key).map_err(fail("plant the canary in"))?;
         let touch = Touch::watch(&key_path(home.path())).map_err(fail("watch the canary in"))?;

@@ -30,7 +30,7 @@ pub(crate) fn client_reporter() -> Reporter {
 
 /// The client's socket on standard input.
 #[derive(Default)]
-pub(crate) struct ClientSocket;
+pub(crate) struct ClientSocket(());
 
 impl Read for ClientSocket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
