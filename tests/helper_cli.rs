@@ -31,13 +31,8 @@ macro_rules! tests {
 pub(crate) use tests;
 
 fn main() -> ExitCode {
-    let _stage = match Stage::set() {
-        Ok(stage) => stage,
-        Err(error) => {
-            eprintln!("cannot set the stage: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
     let modules = [codes::TESTS, ends::TESTS, refusals::TESTS, streams::TESTS, work_dirs::TESTS];
-    support::run(modules.iter().copied().flatten().map(|(name, test)| trial(name, test)).collect())
+    Stage::run(|| {
+        support::run(modules.iter().copied().flatten().map(|(name, test)| trial(name, test)).collect())
+    })
 }

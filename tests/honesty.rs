@@ -15,26 +15,25 @@ const EINVAL: u32 = 22;
 const ENOSPC: i32 = 28;
 
 fn main() -> ExitCode {
-    let _stage = match Stage::set() {
-        Ok(stage) => stage,
-        Err(error) => {
-            eprintln!("cannot set the stage: {error}");
-            return ExitCode::FAILURE;
-        }
+    let tests = || {
+        support::run(vec![
+            trial("a_host_that_forbids_namespaces", a_host_that_forbids_namespaces),
+            trial("a_host_that_lacks_clone3", a_host_that_lacks_clone3),
+            trial(
+                "a_host_that_takes_privileges_from_namespaces",
+                a_host_that_takes_privileges_from_namespaces,
+            ),
+            trial("a_host_that_lacks_one_call_of_many", a_host_that_lacks_one_call_of_many),
+            trial("a_host_with_no_namespaces_left", a_host_with_no_namespaces_left),
+            trial("a_host_that_covers_a_part_of_proc", a_host_that_covers_a_part_of_proc),
+            trial("a_caller_in_a_chroot", a_caller_in_a_chroot),
+            trial("a_probe_claims_what_a_run_reads_back", a_probe_claims_what_a_run_reads_back),
+            trial("a_work_dir_of_the_host_is_no_full_limit", a_work_dir_of_the_host_is_no_full_limit),
+            trial("a_requirement_that_is_not_full_is_refused", a_requirement_that_is_not_full_is_refused),
+            trial("requirements_that_are_full_are_met", requirements_that_are_full_are_met),
+        ])
     };
-    support::run(vec![
-        trial("a_host_that_forbids_namespaces", a_host_that_forbids_namespaces),
-        trial("a_host_that_lacks_clone3", a_host_that_lacks_clone3),
-        trial("a_host_that_takes_privileges_from_namespaces", a_host_that_takes_privileges_from_namespaces),
-        trial("a_host_that_lacks_one_call_of_many", a_host_that_lacks_one_call_of_many),
-        trial("a_host_with_no_namespaces_left", a_host_with_no_namespaces_left),
-        trial("a_host_that_covers_a_part_of_proc", a_host_that_covers_a_part_of_proc),
-        trial("a_caller_in_a_chroot", a_caller_in_a_chroot),
-        trial("a_probe_claims_what_a_run_reads_back", a_probe_claims_what_a_run_reads_back),
-        trial("a_work_dir_of_the_host_is_no_full_limit", a_work_dir_of_the_host_is_no_full_limit),
-        trial("a_requirement_that_is_not_full_is_refused", a_requirement_that_is_not_full_is_refused),
-        trial("requirements_that_are_full_are_met", requirements_that_are_full_are_met),
-    ])
+    Stage::run(tests)
 }
 
 /// A host that cannot have a jail must say so: nothing is claimed, the reason names a step and the errno, and nothing

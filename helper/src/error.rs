@@ -4,6 +4,11 @@ use agentkit_protocol::{Failure, FailureKind};
 use std::fmt::Display;
 use std::io;
 
+/// What a person can do where the kernel refuses user namespaces.
+pub(crate) const NO_USER_NAMESPACES: &str = "unprivileged user namespaces seem to be switched off: see sysctl \
+    user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, or the \
+    container's seccomp profile";
+
 /// The result of a step of the launch.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 

@@ -39,13 +39,6 @@ macro_rules! attacks {
 pub(crate) use attacks;
 
 fn main() -> ExitCode {
-    let _stage = match Stage::set() {
-        Ok(stage) => stage,
-        Err(error) => {
-            eprintln!("cannot set the stage: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
     let modules = [
         ("environment", environment::ATTACKS),
         ("filesystem", filesystem::ATTACKS),
@@ -56,7 +49,9 @@ fn main() -> ExitCode {
         ("resources", resources::ATTACKS),
         ("traces", traces::ATTACKS),
     ];
-    support::run(modules.iter().flat_map(|(module, attacks)| trials(module, attacks)).collect())
+    Stage::run(|| {
+        support::run(modules.iter().flat_map(|(module, attacks)| trials(module, attacks)).collect())
+    })
 }
 
 fn trials(module: &'static str, attacks: &'static [Named]) -> impl Iterator<Item = Trial> {

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
@@ -19,8 +20,18 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// To be set before the first test of a suite; a second one would change nothing.
-    pub(crate) fn set() -> io::Result<Stage> {
+    /// Runs a suite on a stage.
+    pub(crate) fn run(suite: impl FnOnce() -> ExitCode) -> ExitCode {
+        match Stage::set() {
+            Ok(_stage) => suite(),
+            Err(error) => {
+                eprintln!("cannot set the stage: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn set() -> io::Result<Stage> {
         let directory = open_directory()?;
         let helper = directory.path().join("agentkit-jail");
         std::fs::copy(built_helper(), &helper)?;

@@ -11,6 +11,7 @@ mod message;
 mod mounts;
 mod namespaces;
 mod network;
+mod owner_map;
 mod privileges;
 mod program;
 mod read_back;
@@ -22,6 +23,7 @@ mod sys;
 mod usage;
 mod view;
 mod watch;
+mod workdir;
 
 pub(crate) use client_socket::ClientSocket;
 pub(crate) use sanitize::{client_reporter, sanitize};
@@ -35,7 +37,8 @@ use namespaces::Jail;
 use program::{Program, Surroundings};
 use relay::Relays;
 use std::os::fd::OwnedFd;
-use view::{View, WorkPath};
+use view::View;
+use workdir::WorkPath;
 
 /// Runs the command of a plan; returns when it and everything it left behind is dead.
 pub(crate) fn launch(plan: &Plan, stdin: Option<OwnedFd>, reporter: &mut Reporter) -> Result<Ended> {
@@ -59,7 +62,7 @@ pub(crate) fn probe() -> Capabilities {
 fn enter(plan: &Plan, workdir: &WorkPath, program: Option<&Program>, stdin: Option<OwnedFd>) -> Result<Jail> {
     let launcher = read_back::Namespaces::of_this_process()?;
     let identity = Identity::choose()?;
-    let mut view = View::new(workdir, program)?;
+    let mut view = View::new(workdir, program.map_or(&[], |program| &program.grants))?;
     if identity.gives_up_root() {
         // The mapped user can neither traverse root's directories nor map the owner of a work dir.
         view.open(&identity)?;

@@ -3,6 +3,7 @@
 use super::identity::INNER_ID;
 use super::view::{self, Excerpt, View, below_root};
 use super::watch;
+use super::workdir;
 use crate::error::{Context, Hint, Result, policy};
 use crate::validate::Plan;
 use nix::fcntl::{OFlag, open};
@@ -156,7 +157,7 @@ fn private_directories(plan: &Plan) -> Result<OwnedFd> {
     private_directory("tmp", Path::new("/tmp"), 0o1777)?;
     private_directory("shm", Path::new("/dev/shm"), 0o1777)?;
     private_directory("home", Path::new(view::HOME), 0o700)?;
-    private_directory("work", Path::new(view::SCRATCH), 0o755)?;
+    private_directory("work", Path::new(workdir::SCRATCH), 0o755)?;
     for (name, content) in &plan.files {
         write_new(&Path::new("tmp").join(name), content).hint("limits.disk bounds the policy's files too")?;
     }

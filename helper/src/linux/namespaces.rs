@@ -5,12 +5,9 @@ use super::init::{self, Task};
 use super::message;
 use super::relay::Relays;
 use super::sys::{self, Forked};
-use crate::error::{Context, Hint, Result};
+use crate::error::{Context, Hint, NO_USER_NAMESPACES, Result};
 use nix::libc;
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::OwnedFd;
 
 const STEP: &str = "namespaces";
 
@@ -21,10 +18,6 @@ const ALL: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
-
-/// What a person can do where the kernel refuses user namespaces.
-const REFUSED: &str = "unprivileged user namespaces seem to be switched off: see sysctl user.max_user_namespaces, \
-                       kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, or the container's seccomp profile";
 
 /// The new process, as the supervisor knows it.
 pub(crate) struct Jail {
@@ -41,7 +34,7 @@ pub(crate) struct Jail {
 /// Makes the new process, which never returns from here: it becomes the jail's init.
 pub(crate) fn enter(task: Task<'_>) -> Result<Jail> {
     let (ours, theirs) = message::channel()?;
-    match sys::clone_process(ALL).context(STEP, "clone3 with new namespaces").hint(REFUSED)? {
+    match sys::clone_process(ALL).context(STEP, "clone3 with new namespaces").hint(NO_USER_NAMESPACES)? {
         Forked::Child => {
             drop(ours);
             init::main(task, theirs)
@@ -54,56 +47,5 @@ pub(crate) fn enter(task: Task<'_>) -> Result<Jail> {
             relays.let_go();
             Ok(Jail { pid, pidfd, messages: ours, _identity: identity, _relays: relays })
         }
-    }
-}
-
-/// Shows the work dir's owner as the jail's user (`MOUNT_ATTR_IDMAP`, Linux 5.12, by file system): the jail's user can
-/// write, new files belong to the owner, and nothing on disk changes hands.
-pub(crate) fn map_owner(mount: &OwnedFd, path: &Path, identity: &Identity) -> Result<()> {
-    let stat =
-        nix::sys::stat::fstat(mount).map_err(io::Error::from).context(STEP, format_args!("stat {path:?}"))?;
-    let mapping = OwnerMapping::new(stat.st_uid, stat.st_gid, identity)?;
-    sys::set_mount_attributes(mount.as_fd(), libc::MOUNT_ATTR_IDMAP, Some(mapping.namespace.as_fd()))
-        .context(STEP, format_args!("map the owner of the work dir {path:?}"))
-        .hint("its file system cannot map ids (an overlay root of a container cannot): use a scratch work dir, or a directory on ext4, xfs, btrfs or tmpfs")
-}
-
-/// A user namespace that exists only for its id maps, kept by a descriptor.
-struct OwnerMapping {
-    namespace: File,
-}
-
-impl OwnerMapping {
-    fn new(owner: u32, group: u32, identity: &Identity) -> Result<Self> {
-        let (parked, release) = std::io::pipe().context(STEP, "pipe")?;
-        match sys::clone_process(libc::CLONE_NEWUSER)
-            .context(STEP, "clone3 with a user namespace for id maps")
-            .hint(REFUSED)?
-        {
-            Forked::Child => {
-                drop(release);
-                // Until the parent has what it needs, or is dead.
-                drop(io::Read::read(&mut &parked, &mut [0]));
-                std::process::exit(0)
-            }
-            Forked::Parent { pid, .. } => {
-                let namespace = Self::write_maps(pid, owner, group, identity);
-                drop(release);
-                sys::wait_with_usage(pid).context(STEP, "wait for the id map process")?;
-                namespace
-            }
-        }
-    }
-
-    fn write_maps(pid: libc::pid_t, owner: u32, group: u32, identity: &Identity) -> Result<Self> {
-        let write = |file: &str, text: String| {
-            std::fs::write(format!("/proc/{pid}/{file}"), &text)
-                .context(STEP, format_args!("write {text:?} to {file}"))
-        };
-        write("uid_map", format!("{owner} {} 1", identity.uid))?;
-        write("gid_map", format!("{group} {} 1", identity.gid))?;
-        let namespace =
-            File::open(format!("/proc/{pid}/ns/user")).context(STEP, "open the user namespace")?;
-        Ok(OwnerMapping { namespace })
     }
 }

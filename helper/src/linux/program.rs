@@ -4,7 +4,8 @@
 //! granted read-only. Nothing is executed to find it, and nothing that a jail could have written widens the view:
 //! whatever lies in the work dir grants nothing.
 
-use super::view::{WorkPath, is_system};
+use super::view::is_system;
+use super::workdir::WorkPath;
 use crate::error::{Result, failure};
 use agentkit_protocol::FailureKind;
 use nix::unistd::{AccessFlags, access};

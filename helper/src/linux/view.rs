@@ -1,12 +1,12 @@
 //! Step 4: what the jail will see, decided outside and in the order in which it is mounted.
 
 use super::identity::Identity;
-use super::program::Program;
+use super::owner_map::map_owner;
 use super::sys;
+use super::workdir::WorkPath;
 use crate::error::{Context, Hint, Result, policy};
-use agentkit_protocol::WorkDir;
 use nix::libc;
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::fs::{FileType, Metadata};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,8 +16,6 @@ use std::path::{Path, PathBuf};
 
 const STEP: &str = "view";
 
-/// Where the command works in a scratch work dir.
-pub(crate) const SCRATCH: &str = "/work";
 /// The private home.
 pub(crate) const HOME: &str = "/home/jail";
 
@@ -42,75 +40,9 @@ const READ_ONLY: u64 = CLOSED | libc::MOUNT_ATTR_RDONLY;
 /// Writing to a device is no write to its file system: the node's mode and times stay what they are.
 const DEVICE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC | libc::MOUNT_ATTR_RDONLY;
 
-/// Work dirs that would hand over the host: each as such, and where marked with everything below.
-const RESERVED: [(&str, bool); 17] = [
-    ("/", false),
-    ("/bin", true),
-    ("/boot", true),
-    ("/dev", true),
-    ("/etc", true),
-    ("/home", false),
-    ("/lib", true),
-    ("/lib64", true),
-    ("/nix/store", true),
-    ("/proc", true),
-    ("/root", false),
-    ("/run", true),
-    ("/sbin", true),
-    ("/sys", true),
-    ("/tmp", false),
-    ("/usr", false),
-    ("/var", false),
-];
-
 /// Whether a path lies in a system directory and so needs no grant.
 pub(crate) fn is_system(path: &Path) -> bool {
     SYSTEM.iter().any(|system| path.starts_with(system))
-}
-
-/// The work dir as it is on the host.
-#[derive(Debug)]
-pub(crate) enum WorkPath {
-    /// Private and in memory.
-    Scratch,
-    /// A host directory: its real path, and which directory it was when it was found.
-    Bind { path: PathBuf, device: u64, inode: u64 },
-}
-
-impl WorkPath {
-    /// Resolves the work dir once; what is mounted later must be the same directory.
-    pub(crate) fn find(workdir: &WorkDir) -> Result<Self> {
-        let WorkDir::Bind(bytes) = workdir else { return Ok(WorkPath::Scratch) };
-        let asked = Path::new(OsStr::from_bytes(&bytes.0));
-        let path = asked.canonicalize().context(STEP, format_args!("resolve the work dir {asked:?}"))?;
-        let meta = path.metadata().context(STEP, format_args!("stat the work dir {path:?}"))?;
-        if !meta.is_dir() {
-            return Err(policy(format_args!("the work dir {asked:?} is not a directory")));
-        }
-        let reserved =
-            |&(root, below): &(&str, bool)| path == Path::new(root) || (below && path.starts_with(root));
-        if RESERVED.iter().any(reserved) {
-            return Err(policy(format_args!("the work dir {path:?} would hand the host to the jail")))
-                .hint("use a directory of its own");
-        }
-        Ok(WorkPath::Bind { device: meta.dev(), inode: meta.ino(), path })
-    }
-
-    /// Where the command starts, as the jail sees it.
-    pub(crate) fn inside(&self) -> &Path {
-        match self {
-            WorkPath::Scratch => Path::new(SCRATCH),
-            WorkPath::Bind { path, .. } => path,
-        }
-    }
-
-    /// The host directory that the jail can write, if there is one.
-    pub(crate) fn on_host(&self) -> Option<&Path> {
-        match self {
-            WorkPath::Scratch => None,
-            WorkPath::Bind { path, .. } => Some(path),
-        }
-    }
 }
 
 /// What is mounted from the host, in order.
@@ -148,7 +80,7 @@ pub(crate) struct Excerpt {
 
 impl View {
     /// Decides what is seen; mounts nothing yet.
-    pub(crate) fn new(workdir: &WorkPath, program: Option<&Program>) -> Result<Self> {
+    pub(crate) fn new(workdir: &WorkPath, grants: &[PathBuf]) -> Result<Self> {
         let mut view = View::default();
         for path in SYSTEM.map(Path::new) {
             match path.symlink_metadata() {
@@ -159,7 +91,7 @@ impl View {
         view.add_configuration().context(STEP, "look through /etc")?;
         let devices = DEVICES.map(|name| (PathBuf::from(name), false)).to_vec();
         view.excerpts.push(Excerpt { whole: Bind::new("/dev", true, DEVICE), entries: devices });
-        for path in program.map_or(&[][..], |program| &program.grants) {
+        for path in grants {
             let meta = path.symlink_metadata().context(STEP, format_args!("stat {path:?}"))?;
             view.add(path, &meta, Some((meta.dev(), meta.ino())))?;
         }
@@ -227,7 +159,7 @@ impl View {
         };
         let mount = workdir.open()?;
         if identity.gives_up_root() {
-            super::namespaces::map_owner(&mount, &workdir.path, identity)?;
+            map_owner(&mount, &workdir.path, identity)?;
         }
         workdir.mount = Some(mount);
         Ok(())

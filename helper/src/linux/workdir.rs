@@ -1,0 +1,78 @@
+//! Step 3: the directory that the command works in, found once.
+
+use crate::error::{Context, Hint, Result, policy};
+use agentkit_protocol::WorkDir;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+const STEP: &str = "work dir";
+
+/// Where the command works in a scratch work dir.
+pub(crate) const SCRATCH: &str = "/work";
+/// Work dirs that would hand over the host: each as such, and where marked with everything below.
+const RESERVED: [(&str, bool); 17] = [
+    ("/", false),
+    ("/bin", true),
+    ("/boot", true),
+    ("/dev", true),
+    ("/etc", true),
+    ("/home", false),
+    ("/lib", true),
+    ("/lib64", true),
+    ("/nix/store", true),
+    ("/proc", true),
+    ("/root", false),
+    ("/run", true),
+    ("/sbin", true),
+    ("/sys", true),
+    ("/tmp", false),
+    ("/usr", false),
+    ("/var", false),
+];
+
+/// The work dir as it is on the host.
+#[derive(Debug)]
+pub(crate) enum WorkPath {
+    /// Private and in memory.
+    Scratch,
+    /// A host directory: its real path, and which directory it was when it was found.
+    Bind { path: PathBuf, device: u64, inode: u64 },
+}
+
+impl WorkPath {
+    /// Resolves the work dir once; what is mounted later must be the same directory.
+    pub(crate) fn find(workdir: &WorkDir) -> Result<Self> {
+        let WorkDir::Bind(bytes) = workdir else { return Ok(WorkPath::Scratch) };
+        let asked = Path::new(OsStr::from_bytes(&bytes.0));
+        let path = asked.canonicalize().context(STEP, format_args!("resolve the work dir {asked:?}"))?;
+        let meta = path.metadata().context(STEP, format_args!("stat the work dir {path:?}"))?;
+        if !meta.is_dir() {
+            return Err(policy(format_args!("the work dir {asked:?} is not a directory")));
+        }
+        let reserved =
+            |&(root, below): &(&str, bool)| path == Path::new(root) || (below && path.starts_with(root));
+        if RESERVED.iter().any(reserved) {
+            return Err(policy(format_args!("the work dir {path:?} would hand the host to the jail")))
+                .hint("use a directory of its own");
+        }
+        Ok(WorkPath::Bind { device: meta.dev(), inode: meta.ino(), path })
+    }
+
+    /// Where the command starts, as the jail sees it.
+    pub(crate) fn inside(&self) -> &Path {
+        match self {
+            WorkPath::Scratch => Path::new(SCRATCH),
+            WorkPath::Bind { path, .. } => path,
+        }
+    }
+
+    /// The host directory that the jail can write, if there is one.
+    pub(crate) fn on_host(&self) -> Option<&Path> {
+        match self {
+            WorkPath::Scratch => None,
+            WorkPath::Bind { path, .. } => Some(path),
+        }
+    }
+}
