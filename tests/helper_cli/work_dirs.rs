@@ -24,7 +24,7 @@ fn a_deleted_current_directory() -> Result<(), Stop> {
     let leave = "mkdir gone; cd gone; rmdir ../gone";
     let relative = Policy { workdir: WorkDir::Bind(Bytes::from(".")), ..desk.tracer() };
     let run = desk.launch_after(leave, &json(&relative)?)?;
-    assert_eq!((run.status.code(), run.failure()?.step), (Some(125), "view".into()));
+    assert_eq!((run.status.code(), run.failure()?.step), (Some(125), "work dir".into()));
     assert!(!desk.ran());
     // Whoever does not need it is not disturbed.
     assert_eq!(desk.launch_after(leave, &json(&desk.tracer())?)?.status.code(), Some(0));

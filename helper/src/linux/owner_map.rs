@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-const STEP: &str = "owner map";
+const STEP: &str = "namespaces";
 
 /// Shows the work dir's owner as the jail's user (`MOUNT_ATTR_IDMAP`, Linux 5.12, by file system): the jail's user can
 /// write, new files belong to the owner, and nothing on disk changes hands.
