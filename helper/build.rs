@@ -86,6 +86,7 @@ fn errno(name: &str) -> u32 {
     match name {
         "EPERM" => 1,
         "ENOSYS" => 38,
+        "EOPNOTSUPP" => 95,
         "EAFNOSUPPORT" => 97,
         other => panic!("profiles/seccomp: no errno called {other}"),
     }

@@ -13,6 +13,13 @@ calls! {
     memfd_create: "call('memfd_create', b'x', 0)" => "ENOSYS";
     memfd_secret: "call('memfd_secret', 0xff)" => "ENOSYS";
     io_uring_setup: "call('io_uring_setup', 0, None)" => "ENOSYS";
+    io_setup: "call('io_setup', 1, 0)" => "ENOSYS";
+    inotify_init1: "call('inotify_init1', 0)" => "ENOSYS";
+    directory_notification: "call('fcntl', 0, 1026, 1)" => "EPERM";
+    lease: "call('fcntl', 0, 1024, 0)" => "EPERM";
+    vmsplice: "call('vmsplice', -1, None, 0, 0)" => "ENOSYS";
+    huge_pages: "call('mmap', None, 1 << 21, 3, 0x40022, -1, 0)" => "EPERM";
+    setxattr: "call('setxattr', b'/nonexistent', b'user.x', b'', 0, 0)" => "ENOTSUP";
     clone3: "call('clone3', None, 0)" => "ENOSYS";
     openat2: "call('openat2', HERE, b'/', None, 0)" => "ENOSYS";
     userfaultfd: "call('userfaultfd', 1)" => "EPERM";

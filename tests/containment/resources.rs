@@ -18,6 +18,7 @@ attacks![
     memory_hog,
     memory_hog_of_many_processes,
     memory_hog_whose_first_thread_is_gone,
+    memory_hog_under_a_name_that_is_no_text,
     memory_in_shared_mappings_that_nobody_holds,
     memory_in_a_file_of_the_private_directories,
     one_large_file,
@@ -160,6 +161,17 @@ fn memory_hog_whose_first_thread_is_gone(who: Who) -> Result<(), Stop> {
          \x20   write('survived'); os._exit(0)\n\
          threading.Thread(target=hog).start()\n\
          call('exit', 0)",
+    )
+}
+
+/// The kernel prints a process's name as it is, in the middle of what the supervisor reads.
+fn memory_hog_under_a_name_that_is_no_text(who: Who) -> Result<(), Stop> {
+    hoards(
+        who,
+        "with open('/proc/self/comm', 'wb') as name: name.write(b'\\xff) R 1 1')\n\
+         held = []\n\
+         for _ in range(64):\n\
+         \x20   held.append(b'x' * (4 << 20)); time.sleep(0.003)",
     )
 }
 

@@ -49,6 +49,9 @@ pub struct ReadBack {
     pub uid: u32,
     /// See `uid`.
     pub outer_uid: u32,
+    /// Whether the process limit binds the jail's user, which it does unless that is root's uid to the kernel. Where the
+    /// launcher is in a user namespace itself, no number tells, and it was tried out.
+    pub limits_bind: bool,
     /// Whether the jail's own loopback is up.
     pub loopback: bool,
     /// Soft limits in force, by their `RLIMIT_` name in lower case.
@@ -148,7 +151,7 @@ pub enum Attempt {
     Forks {
         /// All attempts, successful or not.
         count: u64,
-        /// Attempts at a time when the run, with what was just being made, had as many as it may have.
+        /// Attempts at a time when the run had as many as it may have.
         at_limit: u64,
     },
 }

@@ -24,7 +24,7 @@ const PROMISED: [Control; 8] = [
 pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
     let own = |name: &str| state.own_namespaces.iter().any(|own| own == name);
     let filtered = state.seccomp_mode == FILTER_MODE;
-    let unprivileged = state.capabilities == 0 && state.no_new_privs && state.outer_uid != 0;
+    let unprivileged = state.capabilities == 0 && state.no_new_privs && state.limits_bind;
     let confined = own("user") && own("mnt") && unprivileged;
     let process_limit = state.rlimits.get("nproc").is_some_and(|&limit| limit <= plan.limits.processes);
     let held = |holds: bool, reason: &str| if holds { Level::Full } else { Level::None(reason.to_owned()) };
@@ -78,11 +78,10 @@ fn network(holds: bool, workdir: &WorkDir) -> Level {
 }
 
 fn memory() -> Level {
-    Level::Polled(
-        "the supervisor adds up resident memory every 10 ms; shared memory is only seen where it is \
-         resident in a process, files in memory count toward disk"
-            .to_owned(),
-    )
+    let exceptions = "the supervisor adds up resident memory every 10 ms; shared memory is only seen where it is resident in \
+                      a process, the kernel's own (page tables, queues of sockets and pipes) is not, and files in \
+                      memory count toward disk";
+    Level::Polled(exceptions.to_owned())
 }
 
 fn disk(workdir: &WorkDir) -> Level {
@@ -132,6 +131,7 @@ mod tests {
             own_namespaces: ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"].map(str::to_owned).to_vec(),
             uid: 1000,
             outer_uid: 1000,
+            limits_bind: true,
             rlimits: [("nproc".to_owned(), 64)].into(),
             ..ReadBack::default()
         }
@@ -160,7 +160,7 @@ mod tests {
         let privileged = [NetworkBlocked, FilesystemConfined, ProcessesContained, PrivilegesDropped];
         assert_eq!(lost(|s| s.capabilities = 1 << 21), privileged);
         assert_eq!(lost(|s| s.no_new_privs = false), privileged);
-        assert_eq!(lost(|s| s.outer_uid = 0), privileged);
+        assert_eq!(lost(|s| s.limits_bind = false), privileged);
         let unlimited = ("nproc".to_owned(), u64::MAX);
         assert_eq!(lost(|s| s.rlimits.extend([unlimited])), [ProcessesContained]);
     }

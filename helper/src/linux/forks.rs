@@ -8,10 +8,6 @@ use super::sys::{self, Instruction};
 use nix::libc;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
-
-/// How long something that was let go on can take to become visible as a process.
-const UNDER_WAY: Duration = Duration::from_millis(5);
 
 /// In the process that becomes the command, before it does: from here on the supervisor is asked.
 pub(crate) fn ask_supervisor() -> io::Result<OwnedFd> {
@@ -47,16 +43,11 @@ pub(crate) struct Forks {
     pub(crate) count: u64,
     /// Those asked for while no more were allowed.
     pub(crate) at_limit: u64,
-    /// When the latest were let go on.
-    latest: Vec<Instant>,
 }
-
-/// Init and the command are made before anybody is asked.
-const MADE_BEFORE: u64 = 2;
 
 impl Forks {
     pub(crate) fn new(listener: OwnedFd) -> Self {
-        Forks { listener, count: 0, at_limit: 0, latest: Vec::new() }
+        Forks { listener, count: 0, at_limit: 0 }
     }
 
     /// Readable when somebody waits for an answer.
@@ -64,21 +55,12 @@ impl Forks {
         &self.listener
     }
 
-    /// Answers one that waits. `alive` are the processes and threads of the run at this moment, and `newest` is the
-    /// highest process id among them.
-    pub(crate) fn answer(&mut self, alive: u64, newest: u64, limit: u64) {
+    /// Answers one that waits. `alive` are the processes and threads of the run at this moment.
+    pub(crate) fn answer(&mut self, alive: u64, limit: u64) {
         // Whoever asked may have been killed meanwhile.
         let Ok(request) = sys::receive_notification(self.listener.as_fd()) else { return };
-        let now = Instant::now();
-        self.latest.retain(|since| now.duration_since(*since) < UNDER_WAY);
-        // Let go on, and not among those that are visible: just being made, unless refused or dead already.
-        let unseen = (MADE_BEFORE + self.count).saturating_sub(newest);
-        let under_way = unseen.min(self.latest.len() as u64);
-        if alive + under_way >= limit {
-            self.at_limit += 1;
-        }
         self.count += 1;
-        self.latest.push(now);
+        self.at_limit += u64::from(alive >= limit);
         drop(sys::continue_notified(self.listener.as_fd(), request));
     }
 }

@@ -45,7 +45,7 @@ impl Identity {
         let uids = IdMap::read("/proc/self/uid_map")?;
         let gids = IdMap::read("/proc/self/gid_map")?;
         let mapped = |id| uids.contains(id) && gids.contains(id);
-        if mapped(POOL_START) && mapped(POOL_START + POOL_SIZE - 1) {
+        if mapped(POOL_START) && mapped(POOL_START + 2 * POOL_SIZE - 1) {
             claim_from_pool()
         } else if mapped(NOBODY) {
             Ok(Identity { uid: NOBODY, gid: NOBODY, gives_up_root: true, _claim: None })
@@ -100,7 +100,9 @@ fn claim_from_pool() -> Result<Identity> {
             Err(error) => return Err(error).context(STEP, format_args!("claim uid {id}")),
         }
     }
-    Err(failure(FailureKind::Host, STEP, format_args!("all {POOL_SIZE} uids for jails are in use")))
+    // Any user can take the names. That costs root's jails their exclusive uids, but must not stop them.
+    let id = POOL_START + POOL_SIZE + start;
+    Ok(Identity { uid: id, gid: id, gives_up_root: true, _claim: None })
 }
 
 /// A map of a user namespace, see user_namespaces(7): lines of first id inside, first id outside, count.

@@ -52,6 +52,7 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     die_with_supervisor(channel)?;
     map_ids(&task.identity)?;
     privileges::forget_launcher()?;
+    privileges::be_killed_first()?;
     // These were the last things that needed an open /proc/self.
     privileges::hide_from_equals()?;
     leave_session(&task.relays)?;

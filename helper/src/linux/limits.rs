@@ -1,5 +1,6 @@
 //! Step 7: limits per process, inherited by everything the command starts.
 
+use super::sys::{self, Forked};
 use crate::error::{Context, Result};
 use agentkit_protocol::Limits;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
@@ -12,7 +13,7 @@ const STEP: &str = "limits";
 ///
 /// Since Linux 5.14 the process limit counts the tasks of this user namespace alone (`ucounts`), so an absolute number
 /// is right; older kernels count the launcher's other processes too, which makes the limit tighter.
-fn table(limits: &Limits) -> [(&'static str, Resource, rlim_t); 9] {
+fn table(limits: &Limits) -> [(&'static str, Resource, rlim_t); 11] {
     // Exact limits break programs that reserve much and touch little: the poller enforces, this is a backstop.
     let data = limits.memory.saturating_mul(4).max(4 << 30);
     [
@@ -27,6 +28,9 @@ fn table(limits: &Limits) -> [(&'static str, Resource, rlim_t); 9] {
         ("memlock", Resource::RLIMIT_MEMLOCK, 64 << 10),
         ("msgqueue", Resource::RLIMIT_MSGQUEUE, 0),
         ("sigpending", Resource::RLIMIT_SIGPENDING, 256),
+        // A launcher may be allowed what a jail must not: to run before everybody else.
+        ("rtprio", Resource::RLIMIT_RTPRIO, 0),
+        ("nice", Resource::RLIMIT_NICE, 0),
     ]
 }
 
@@ -43,6 +47,26 @@ pub(crate) fn apply(limits: &Limits) -> Result<()> {
             .context(STEP, format_args!("setrlimit {name} to {value}"))?;
     }
     Ok(())
+}
+
+/// Whether the process limit binds this user, tried out by a process that may not have a child and asks for one.
+pub(crate) fn bind_this_user() -> Result<bool> {
+    let (tried, _) = match sys::fork().context(STEP, "fork")? {
+        Forked::Child => std::process::exit(if may_fork_at_its_limit() { 1 } else { 0 }),
+        Forked::Parent { pid, .. } => sys::wait_with_usage(pid).context(STEP, "wait")?,
+    };
+    Ok(tried == 0)
+}
+
+fn may_fork_at_its_limit() -> bool {
+    let lowered =
+        getrlimit(Resource::RLIMIT_NPROC).and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NPROC, 1, hard));
+    match lowered.map_err(io::Error::from).and_then(|()| sys::fork()) {
+        Ok(Forked::Child) => std::process::exit(0),
+        Ok(Forked::Parent { .. }) => true,
+        // Anything but the limit's own answer proves nothing.
+        Err(error) => error.raw_os_error() != Some(nix::libc::EAGAIN),
+    }
 }
 
 /// The soft limits in force, asked of the kernel.

@@ -44,7 +44,9 @@ use workdir::WorkPath;
 pub(crate) fn launch(plan: &Plan, stdin: Option<OwnedFd>, reporter: &mut Reporter) -> Result<Ended> {
     let workdir = WorkPath::find(&plan.workdir)?;
     let program = Program::find(&plan.argv, &Surroundings::of_this_process(&workdir))?;
-    supervise::run(enter(plan, &workdir, Some(&program), stdin)?, plan, reporter)
+    let from_client = matches!(reporter, Reporter::Client(_));
+    let jail = enter(plan, &workdir, Some(Command { program: &program, stdin, from_client }))?;
+    supervise::run(jail, plan, reporter)
 }
 
 /// Goes the whole way of [`launch`] for an empty policy, up to the point where the command would be executed.
@@ -52,25 +54,37 @@ pub(crate) fn probe() -> Capabilities {
     let asked = Policy::new(["true"]);
     let outcome = validate::plan(asked).and_then(|plan| {
         let workdir = WorkPath::find(&plan.workdir)?;
-        supervise::probe(enter(&plan, &workdir, None, None)?)
+        supervise::probe(enter(&plan, &workdir, None)?)
     });
     outcome.unwrap_or_else(Capabilities::unavailable)
 }
 
+/// What is to run in the jail. A probe has none.
+struct Command<'a> {
+    program: &'a Program,
+    stdin: Option<OwnedFd>,
+    /// Whether standard output and error are a client's pipes.
+    from_client: bool,
+}
+
 /// What happens outside, in an order that matters: what needs the launcher's privileges comes first, then they are
 /// given up, and the new process has none to begin with.
-fn enter(plan: &Plan, workdir: &WorkPath, program: Option<&Program>, stdin: Option<OwnedFd>) -> Result<Jail> {
+fn enter(plan: &Plan, workdir: &WorkPath, command: Option<Command>) -> Result<Jail> {
     let launcher = read_back::Namespaces::of_this_process()?;
     let identity = Identity::choose()?;
-    let mut view = View::new(workdir, program.map_or(&[], |program| &program.grants))?;
+    let grants = command.as_ref().map_or(&[][..], |command| &command.program.grants);
+    let from_client = command.as_ref().is_some_and(|command| command.from_client);
+    let mut view = View::new(workdir, grants)?;
     if identity.gives_up_root() {
         // The mapped user can neither traverse root's directories nor map the owner of a work dir.
         view.open(&identity)?;
-        relay::give_pipes_to(identity.uid, identity.gid)?;
+        if from_client {
+            relay::give_pipes_to(identity.uid, identity.gid)?;
+        }
     }
     identity.assume()?;
-    // A probe has no command, and so no output.
-    let relays = if program.is_some() { Relays::start()? } else { Relays::default() };
+    let relays = if command.is_some() { Relays::start(from_client)? } else { Relays::default() };
+    let (program, stdin) = command.map_or((None, None), |command| (Some(command.program), command.stdin));
     let directory = workdir.inside().to_path_buf();
     let task = init::Task { plan, view, directory, program, stdin, relays, identity, launcher };
     namespaces::enter(task)

@@ -41,6 +41,11 @@ pub(crate) fn forget_launcher() -> Result<()> {
     Ok(())
 }
 
+/// When the host runs out of memory, the jail is to go first; see proc_pid_oom_score_adj(5).
+pub(crate) fn be_killed_first() -> Result<()> {
+    std::fs::write("/proc/self/oom_score_adj", "1000").context(STEP, "write /proc/self/oom_score_adj")
+}
+
 /// Closes this process to its children, which have the same uid: no ptrace, no `/proc/1/environ`, `mem` or `fd`.
 pub(crate) fn hide_from_equals() -> Result<()> {
     prctl::set_dumpable(false).map_err(io::Error::from).context(STEP, "prctl PR_SET_DUMPABLE")

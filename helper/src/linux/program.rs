@@ -12,11 +12,13 @@ use nix::unistd::{AccessFlags, access};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 const STEP: &str = "program";
 /// As many as the kernel follows in one path, see path_resolution(7).
 const MOST_LINKS: usize = 40;
+/// More names than a path of the longest kind has, with its links.
+const MOST_NAMES: usize = 8192;
 
 /// What the lookup depends on beside the file system.
 pub(crate) struct Surroundings {
@@ -43,8 +45,41 @@ impl Surroundings {
         }
     }
 
-    fn is_in_workdir(&self, path: &Path) -> bool {
-        self.workdir.as_ref().is_some_and(|workdir| path.starts_with(workdir))
+    /// Whether resolving `path` leads into the work dir at any point, be it out of it again. Everything in there can be a
+    /// link that a jail has made.
+    fn leads_through_workdir(&self, path: &Path) -> bool {
+        let Some(workdir) = &self.workdir else { return false };
+        let mut resolved = PathBuf::from("/");
+        let mut ahead: Vec<PathBuf> = vec![path.to_path_buf()];
+        for _ in 0..MOST_NAMES {
+            let Some(next) = ahead.pop() else { return false };
+            let mut components = next.components();
+            let first = match components.next() {
+                None | Some(Component::CurDir | Component::Prefix(_)) => None,
+                Some(Component::RootDir) => {
+                    resolved = PathBuf::from("/");
+                    None
+                }
+                Some(Component::ParentDir) => {
+                    resolved.pop();
+                    None
+                }
+                Some(Component::Normal(name)) => Some(resolved.join(name)),
+            };
+            if !components.as_path().as_os_str().is_empty() {
+                ahead.push(components.as_path().to_path_buf());
+            }
+            let Some(first) = first else { continue };
+            if first.starts_with(workdir) {
+                return true;
+            }
+            match std::fs::read_link(&first) {
+                Ok(target) => ahead.push(target),
+                Err(_) => resolved = first,
+            }
+        }
+        // Longer than any honest path: nothing is granted for it.
+        true
     }
 
     /// Granting a prefix must not grant a home, or what the work dir lies in.
@@ -74,15 +109,18 @@ impl Program {
             return Ok(Program { path: name.to_path_buf(), grants: Vec::new() });
         }
         if name.is_absolute() {
-            let found = Some(name).filter(|name| is_executable(name)).and_then(real_parent);
-            // A file that only exists inside, such as one of the policy's own, needs no grant.
+            let found = Some(name)
+                .filter(|name| !around.leads_through_workdir(name) && is_executable(name))
+                .and_then(real_parent);
+            // A file that only exists inside, such as one of the policy's own, needs no grant, and one that the work dir
+            // leads to gets none.
             return Ok(found.map_or_else(
                 || Program { path: name.to_path_buf(), grants: Vec::new() },
                 |path| Program { grants: grants(&path, around), path },
             ));
         }
         std::env::split_paths(&around.path)
-            .filter(|dir| dir.is_absolute() && !around.is_in_workdir(dir))
+            .filter(|dir| dir.is_absolute() && !around.leads_through_workdir(dir))
             .find_map(|dir| candidate(&dir, name, around))
             .map(|path| Program { grants: grants(&path, around), path })
             .ok_or_else(|| {
@@ -93,7 +131,11 @@ impl Program {
 
 /// The file called `name` in one directory of `PATH`, if it is a program.
 fn candidate(dir: &Path, name: &Path, around: &Surroundings) -> Option<PathBuf> {
-    let path = real_parent(&dir.join(name)).filter(|path| is_executable(path))?;
+    let path = dir.join(name);
+    if around.leads_through_workdir(&path) {
+        return None;
+    }
+    let path = real_parent(&path).filter(|path| is_executable(path))?;
     let root =
         path.parent().filter(|dir| dir.file_name() == Some(OsStr::new("shims"))).and_then(Path::parent);
     match root {
@@ -110,7 +152,8 @@ fn pyenv_version(root: &Path, name: &Path, around: &Surroundings) -> Option<Path
     let version = chosen.split([':', '\n']).map(str::trim).find(|version| !version.is_empty())?;
     let plain = !version.contains('/') && version != "..";
     let program = root.join("versions").join(version).join("bin").join(name);
-    real_parent(&program).filter(|program| plain && is_executable(program))
+    let usable = plain && !around.leads_through_workdir(&program);
+    real_parent(&program).filter(|program| usable && is_executable(program))
 }
 
 /// The path with all links but a last one resolved: what has to exist inside under that name.
@@ -129,12 +172,10 @@ fn grants(program: &Path, around: &Surroundings) -> Vec<PathBuf> {
     let mut grants: Vec<PathBuf> = Vec::new();
     let mut at = program.to_path_buf();
     for _ in 0..MOST_LINKS {
-        if around.is_in_workdir(&at) {
-            break;
-        }
         grants.extend(grant(&at, around));
         let Ok(target) = std::fs::read_link(&at) else { break };
-        let next = at.parent().map(|parent| parent.join(target)).as_deref().and_then(real_parent);
+        let next = at.parent().map(|parent| parent.join(target));
+        let next = next.filter(|next| !around.leads_through_workdir(next)).as_deref().and_then(real_parent);
         let Some(next) = next else { break };
         at = next;
     }
@@ -165,11 +206,11 @@ fn venv_base(venv: &Path, around: &Surroundings) -> Option<PathBuf> {
         let (key, value) = line.split_once('=')?;
         (key.trim() == "home").then(|| PathBuf::from(value.trim()))
     })?;
+    if around.leads_through_workdir(&home) {
+        return None;
+    }
     let base = home.canonicalize().ok()?.parent()?.to_path_buf();
-    let wanted = !is_system(&base)
-        && !around.is_in_workdir(&base)
-        && around.is_narrow(&base)
-        && has_python_library(&base);
+    let wanted = !is_system(&base) && around.is_narrow(&base) && has_python_library(&base);
     wanted.then_some(base)
 }
 
@@ -314,6 +355,30 @@ mod tests {
         assert_eq!(host.find(host.path("work/v/bin/python3"), "nowhere").unwrap().grants, [] as [PathBuf; 0]);
         assert_eq!(host.find(host.path("work/v/bin/secret"), "nowhere").unwrap().grants, [] as [PathBuf; 0]);
         assert_eq!(host.find("python3", "work/v/bin").unwrap_err().kind, FailureKind::NotFound);
+    }
+
+    /// What a run can prepare for the next one: a directory of the work dir replaced by a link to a neighbour.
+    #[test]
+    fn no_way_through_the_work_dir_grants_anything() {
+        let host = Host::new();
+        symlink(host.path("home/.v"), host.path("work/.venv")).unwrap();
+        symlink("../home/.v/bin", host.path("work/bin")).unwrap();
+        symlink(host.path("work"), host.path("alias")).unwrap();
+        symlink(host.path("work/.venv/bin/python3"), host.path("home/bin3")).unwrap();
+        let none = [] as [PathBuf; 0];
+        for name in
+            ["work/.venv/bin/python3", "work/../work/.venv/bin/python3", "alias/bin/python3", "home/bin3"]
+        {
+            let grants = host.find(host.path(name), "nowhere").map(|program| program.grants);
+            assert_eq!(grants.unwrap(), none, "{name}");
+        }
+        for path in ["work/.venv/bin", "alias/.venv/bin", "alias/bin", "home/../work/bin"] {
+            assert_eq!(host.find("python3", path).unwrap_err().kind, FailureKind::NotFound, "{path}");
+        }
+        fs::write(host.path("home/.v/pyvenv.cfg"), format!("home = {}\n", host.path("alias/bin").display()))
+            .unwrap();
+        let grants = host.find(host.path("home/.v/bin/python3"), "nowhere").unwrap().grants;
+        assert_eq!(grants, [host.path("home/.pyenv/versions/3.12.0"), host.path("home/.v")]);
     }
 
     #[test]

@@ -22,6 +22,12 @@ impl Namespaces {
         NAMESPACES.iter().map(read).collect::<Result<_>>().map(Namespaces)
     }
 
+    /// Whether the user namespace is the first one, whose id is fixed (`PROC_USER_INIT_INO` of the kernel): ids in it are
+    /// those that the kernel goes by.
+    pub(crate) fn are_the_first_users(&self) -> bool {
+        self.0.first().is_some_and(|user| user == "user:[4026531837]")
+    }
+
     /// The names of those that differ.
     fn differing(&self, other: &Namespaces) -> Vec<String> {
         let pairs = self.0.iter().zip(&other.0).zip(NAMESPACES);
@@ -53,6 +59,7 @@ pub(crate) fn read(asked: &Limits, launcher: &Namespaces, loopback: bool) -> Res
         own_namespaces: launcher.differing(&Namespaces::of_this_process()?),
         uid,
         outer_uid,
+        limits_bind: if launcher.are_the_first_users() { outer_uid != 0 } else { limits::bind_this_user()? },
         loopback,
         rlimits: limits::in_force(asked)?,
     })

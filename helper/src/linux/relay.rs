@@ -1,8 +1,8 @@
-//! Step 5: output that is neither an anonymous pipe nor `/dev/null` reaches the caller through such a pipe.
+//! Step 5: output reaches the caller through a pipe of the jail's own.
 //!
-//! A file, socket or terminal on descriptor 1 or 2 is more than a place to write to: through `/proc/self/fd/1` the
-//! command could open the file again and read it, or listen to what is typed on the terminal. So the command gets the
-//! end of a pipe, and a small process outside copies.
+//! What is on descriptor 1 or 2 is more than a place to write to: through `/proc/self/fd/1` the command could open a file
+//! again and read it, listen to what is typed on a terminal, or take what other programs write to the same pipe. So it
+//! gets the end of another pipe, and a small process outside copies. A client's pipes are private already.
 
 use super::sanitize;
 use super::sys::{self, Forked};
@@ -42,7 +42,7 @@ struct Copier {
     pidfd: OwnedFd,
 }
 
-/// As root, before it gives up root: the caller's anonymous pipes become the jail's user's, or that user could not open
+/// As root, before it gives up root: a client's anonymous pipes become the jail's user's, or that user could not open
 /// `/dev/stdout`. Nothing that has a name changes hands.
 pub(crate) fn give_pipes_to(uid: u32, gid: u32) -> Result<()> {
     let (stdout, stderr) = (io::stdout(), io::stderr());
@@ -58,14 +58,14 @@ pub(crate) fn give_pipes_to(uid: u32, gid: u32) -> Result<()> {
 impl Relays {
     /// Starts a copier for each stream that needs one; one for both where they are the same file, which keeps the order
     /// of what is written.
-    pub(crate) fn start() -> Result<Self> {
+    pub(crate) fn start(from_client: bool) -> Result<Self> {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let (out, err) = (Stream::of(stdout.as_fd())?, Stream::of(stderr.as_fd())?);
         let mut relays = Relays::default();
-        if !out.is_harmless() {
+        if !out.is_harmless(from_client) {
             relays.stdout = Some(relays.copy_to(stdout.as_fd())?);
         }
-        if !err.is_harmless() {
+        if !err.is_harmless(from_client) {
             relays.stderr = Some(match &relays.stdout {
                 Some(shared) if out.is_same_file(&err) => {
                     shared.try_clone().context(STEP, "duplicate a pipe")?
@@ -165,10 +165,10 @@ impl Stream {
         Ok(Stream { stat, file_system: system.filesystem_type() })
     }
 
-    /// An anonymous pipe carries bytes one way, and `/dev/null` none.
-    fn is_harmless(&self) -> bool {
+    /// A client's anonymous pipe has no other users, and `/dev/null` carries nothing.
+    fn is_harmless(&self, from_client: bool) -> bool {
         let device = (major(self.stat.st_rdev), minor(self.stat.st_rdev));
-        self.is_pipe() || (self.kind() == SFlag::S_IFCHR && device == DEV_NULL)
+        (from_client && self.is_pipe()) || (self.kind() == SFlag::S_IFCHR && device == DEV_NULL)
     }
 
     fn is_pipe(&self) -> bool {
@@ -189,9 +189,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_pipes_and_dev_null_are_passed_on() {
-        let kind = |file: &File| Stream::of(file.as_fd()).unwrap().is_harmless();
+    fn only_private_pipes_and_dev_null_are_passed_on() {
+        let kind = |file: &File| Stream::of(file.as_fd()).unwrap().is_harmless(true);
         let (reader, writer) = io::pipe().unwrap();
+        assert!(!Stream::of(writer.as_fd()).unwrap().is_harmless(false));
         assert!(kind(&File::from(OwnedFd::from(reader))) && kind(&File::from(OwnedFd::from(writer))));
         assert!(kind(&File::open("/dev/null").unwrap()));
         assert!(!kind(&File::open("/dev/zero").unwrap()));

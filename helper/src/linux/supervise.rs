@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 const STEP: &str = "supervise";
 /// How often the jail's use is looked at.
 const LOOK: Duration = Duration::from_millis(10);
+/// How long making sure may keep us from looking at the clock.
+const MAKE_SURE: Duration = Duration::from_millis(100);
 /// How long set-up may take before it counts as hung; a launch takes milliseconds.
 const SET_UP: Duration = Duration::from_secs(10);
 /// Signals by which a caller or a terminal asks us to stop.
@@ -113,11 +115,11 @@ impl<'a> Supervisor<'a> {
                 self.kill(Ok(EndedBy::Caller));
             }
             self.look_at_clock();
-            let (alive, newest) = self.look_at_use();
+            let alive = self.look_at_use();
             if events.asked
                 && let Some(forks) = &mut self.forks
             {
-                forks.answer(alive, newest, self.plan.limits.processes);
+                forks.answer(alive, self.plan.limits.processes);
             }
             if events.dead {
                 // What it said last may still be in the channel.
@@ -175,13 +177,13 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Looks at what is used, and returns how many processes and threads the run has now, and the newest one's id.
-    fn look_at_use(&mut self) -> (u64, u64) {
+    /// Looks at what is used, and returns how many processes and threads the run has now.
+    fn look_at_use(&mut self) -> u64 {
         // A jail that is just dying may not be readable any more; the end is noticed elsewhere.
         let Some((running, sample)) =
             self.started.as_ref().and_then(|running| Some((running, usage::sample(&running.proc).ok()?)))
         else {
-            return (0, 0);
+            return 0;
         };
         // This process belongs to the run too.
         let alive = sample.tasks + 1;
@@ -195,7 +197,7 @@ impl<'a> Supervisor<'a> {
         if memory > self.plan.limits.memory {
             self.kill(Ok(EndedBy::Memory));
         }
-        (alive, sample.newest)
+        alive
     }
 
     /// Forked processes share most of their pages, which a look counts once for each: counted properly before anything is
@@ -204,7 +206,7 @@ impl<'a> Supervisor<'a> {
         if sample.memory <= self.plan.limits.memory {
             return sample.memory;
         }
-        usage::proportional_memory(&running.proc).unwrap_or(0)
+        usage::proportional_memory(&running.proc, MAKE_SURE).unwrap_or(sample.memory)
     }
 
     /// Kills init, and the kernel kills everything else in its pid namespace.

@@ -10,7 +10,7 @@ use nix::unistd::{SysconfVar, sysconf};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,8 +19,6 @@ pub(crate) struct Sample {
     pub(crate) tasks: u64,
     /// Resident memory in bytes; pages that processes share count once for each.
     pub(crate) memory: u64,
-    /// The highest process id. They are given out in order, one for each process or thread that is made.
-    pub(crate) newest: u64,
     /// Processor time of all that live, and of those that they have waited for.
     pub(crate) cpu: Duration,
 }
@@ -28,7 +26,6 @@ pub(crate) struct Sample {
 impl Sample {
     fn add(&mut self, process: Sample) {
         self.tasks += process.tasks;
-        self.newest = self.newest.max(process.newest);
         self.memory = self.memory.saturating_add(process.memory);
         self.cpu = self.cpu.saturating_add(process.cpu);
     }
@@ -43,11 +40,16 @@ pub(crate) fn sample(proc: &OwnedFd) -> io::Result<Sample> {
 }
 
 /// Memory in bytes, with pages that processes share counted once altogether (`Pss`, Linux 4.14). The kernel walks
-/// every page table for it, so this is for making sure, not for looking.
-pub(crate) fn proportional_memory(proc: &OwnedFd) -> io::Result<u64> {
+/// every page table for it, so this is for making sure, not for looking: what is not counted within `budget` is counted
+/// as [`sample`] does.
+pub(crate) fn proportional_memory(proc: &OwnedFd, budget: Duration) -> io::Result<u64> {
     let mut total = 0_u64;
+    let began = Instant::now();
     for_each_process(proc, |pid| {
-        let exact = read(proc, &format!("{pid}/smaps_rollup")).and_then(|text| parse_pss(&text));
+        let exact = (began.elapsed() < budget)
+            .then(|| read(proc, &format!("{pid}/smaps_rollup")))
+            .flatten()
+            .and_then(|text| parse_pss(&text));
         // The jail's init is closed to everybody; it shares next to nothing.
         let memory = exact.or_else(|| process(proc, pid).map(|process| process.memory));
         total = total.saturating_add(memory.unwrap_or(0));
@@ -87,9 +89,10 @@ fn stat(proc: &OwnedFd, task: &str) -> Option<Sample> {
 
 fn read(proc: &OwnedFd, path: &str) -> Option<String> {
     let file = openat(proc.as_fd(), path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
-    let mut text = String::new();
-    File::from(file).read_to_string(&mut text).ok()?;
-    Some(text)
+    let mut text = Vec::new();
+    File::from(file).read_to_end(&mut text).ok()?;
+    // A process can give itself any bytes for a name, and must not vanish by it.
+    Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Fields 14 to 17 (processor time in ticks, own and of children waited for), 20 (`num_threads`) and 24 (`rss`, in
@@ -102,8 +105,7 @@ fn parse_stat(text: &str) -> Option<Sample> {
     let ticks = (14..=17).try_fold(0_u64, |sum, field| Some(sum.saturating_add(number(field)?)))?;
     let memory = number(24)?.saturating_mul(configured(SysconfVar::PAGE_SIZE, 4096));
     let cpu = Duration::from_millis(ticks.saturating_mul(1000) / configured(SysconfVar::CLK_TCK, 100));
-    let newest = text.split(' ').next()?.parse().ok()?;
-    Some(Sample { tasks: number(20)?, memory, newest, cpu })
+    Some(Sample { tasks: number(20)?, memory, cpu })
 }
 
 /// The line `Pss:` of proc_pid_smaps(5), in kilobytes.
@@ -126,13 +128,21 @@ mod tests {
         let plain = parse_stat(&format!("12 (sh) {rest}")).unwrap();
         let hostile = parse_stat(&format!("12 (a) R 1 (b) ) {rest}")).unwrap();
         let cpu = Duration::from_millis((11 + 12 + 13 + 14) * 1000 / configured(SysconfVar::CLK_TCK, 100));
-        assert_eq!(
-            plain,
-            Sample { tasks: 7, memory: 100 * configured(SysconfVar::PAGE_SIZE, 4096), newest: 12, cpu }
-        );
+        assert_eq!(plain, Sample { tasks: 7, memory: 100 * configured(SysconfVar::PAGE_SIZE, 4096), cpu });
         assert_eq!(plain, hostile);
         assert_eq!(parse_stat("12 (sh) S 1"), None);
         assert_eq!(parse_stat(""), None);
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_hides_nothing() {
+        let own = std::thread::spawn(|| {
+            std::fs::write("/proc/thread-self/comm", b"\xff\xff").unwrap();
+            let proc = OwnedFd::from(File::open("/proc").unwrap());
+            let thread = std::fs::read_link("/proc/thread-self").unwrap();
+            stat(&proc, thread.to_str().unwrap())
+        });
+        assert!(own.join().unwrap().is_some_and(|sample| sample.memory > 0));
     }
 
     #[test]
@@ -150,7 +160,7 @@ mod tests {
         let proc = OwnedFd::from(File::open("/proc").unwrap());
         let all = sample(&proc).unwrap();
         assert!(all.tasks >= 1 && all.memory >= 4096, "{all:?}");
-        let proportional = proportional_memory(&proc).unwrap();
+        let proportional = proportional_memory(&proc, Duration::from_secs(1)).unwrap();
         assert!(
             proportional > 0 && proportional <= all.memory.saturating_mul(2),
             "{proportional} of {all:?}"

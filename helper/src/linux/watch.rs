@@ -44,6 +44,7 @@ pub(crate) fn listen_for_connections(ports: &[u16]) -> Result<Option<OwnedFd>> {
 fn connection_filter(ports: &[u16]) -> Vec<Instruction> {
     // Codes of linux/bpf_common.h.
     const LOAD_HEADER_LENGTH: u16 = 0xb1;
+    const LOAD_WORD: u16 = 0x20;
     const LOAD_HALF_AFTER: u16 = 0x48;
     const LOAD_BYTE_AFTER: u16 = 0x50;
     const AND: u16 = 0x54;
@@ -53,7 +54,11 @@ fn connection_filter(ports: &[u16]) -> Vec<Instruction> {
     const SYN_AND_ACK: u32 = 0x12;
     const ENOUGH_BYTES: u32 = 64;
 
+    // The destination address is at a fixed place. Whatever is not asked for must not fill the socket's buffer.
     let mut filter = vec![
+        (LOAD_WORD, 0, 0, 16),
+        (JUMP_IF_EQUAL, 1, 0, Ipv4Addr::LOCALHOST.to_bits()),
+        (RETURN, 0, 0, 0),
         (LOAD_HEADER_LENGTH, 0, 0, 0),
         (LOAD_BYTE_AFTER, 0, 0, 13),
         (AND, 0, 0, SYN_AND_ACK),

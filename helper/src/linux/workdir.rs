@@ -12,7 +12,7 @@ const STEP: &str = "work dir";
 /// Where the command works in a scratch work dir.
 pub(crate) const SCRATCH: &str = "/work";
 /// Work dirs that would hand over the host: each as such, and where marked with everything below.
-const RESERVED: [(&str, bool); 17] = [
+const RESERVED: [(&str, bool); 24] = [
     ("/", false),
     ("/bin", true),
     ("/boot", true),
@@ -29,6 +29,13 @@ const RESERVED: [(&str, bool); 17] = [
     ("/sys", true),
     ("/tmp", false),
     ("/usr", false),
+    ("/usr/bin", true),
+    ("/usr/lib", true),
+    ("/usr/lib32", true),
+    ("/usr/lib64", true),
+    ("/usr/libexec", true),
+    ("/usr/libx32", true),
+    ("/usr/sbin", true),
     ("/var", false),
 ];
 
@@ -51,8 +58,12 @@ impl WorkPath {
         if !meta.is_dir() {
             return Err(policy(format_args!("the work dir {asked:?} is not a directory")));
         }
-        let reserved =
-            |&(root, below): &(&str, bool)| path == Path::new(root) || (below && path.starts_with(root));
+        // Links among them (a merged `/usr`, `/var/run`) were followed in `path`, so a name alone would not do. What
+        // holds one of them hands it over too.
+        let reserved = |&(root, below): &(&str, bool)| {
+            let root = Path::new(root).canonicalize().unwrap_or_else(|_| PathBuf::from(root));
+            root.starts_with(&path) || (below && path.starts_with(&root))
+        };
         if RESERVED.iter().any(reserved) {
             return Err(policy(format_args!("the work dir {path:?} would hand the host to the jail")))
                 .hint("use a directory of its own");
