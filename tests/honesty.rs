@@ -25,6 +25,7 @@ fn main() -> ExitCode {
             ),
             trial("a_host_that_lacks_one_call_of_many", a_host_that_lacks_one_call_of_many),
             trial("a_host_with_no_namespaces_left", a_host_with_no_namespaces_left),
+            trial("a_launcher_whose_uid_is_not_what_it_seems", a_launcher_whose_uid_is_not_what_it_seems),
             trial("a_host_that_covers_a_part_of_proc", a_host_that_covers_a_part_of_proc),
             trial("a_caller_in_a_chroot", a_caller_in_a_chroot),
             trial("a_probe_claims_what_a_run_reads_back", a_probe_claims_what_a_run_reads_back),
@@ -131,6 +132,20 @@ fn a_host_with_no_namespaces_left() -> Result<(), Stop> {
     assert!(expected.contains(&(&failure.step, failure.errno)), "{failure:?}");
     let run = desk.call_under(&words(before), &[], &json(&desk.tracer())?)?;
     assert_eq!((run.status.code(), desk.ran()), (Some(125), false));
+    Ok(())
+}
+
+/// Numbers prove nothing in a user namespace of the launcher's own: 1000 can be root to the kernel, for whom the process
+/// limit does not exist, and 0 an ordinary user.
+fn a_launcher_whose_uid_is_not_what_it_seems() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let as_uid = |uid: u32| words(&format!("exec unshare --user --map-user={uid} --map-group={uid} \"$@\""));
+    let root = need("root").is_ok();
+    for uid in [0, 5, 1000] {
+        let run = desk.call_under(&as_uid(uid), &[], &json(&desk.tracer())?)?;
+        let expected = if root { (Some(125), false) } else { (Some(0), true) };
+        assert_eq!((run.status.code(), desk.ran()), expected, "as {uid}: {run:?}");
+    }
     Ok(())
 }
 

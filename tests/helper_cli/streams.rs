@@ -7,7 +7,7 @@ use crate::support::{Stop, eventually};
 use crate::tests;
 use agentkit_protocol::{Capabilities, Control, Event, Policy, frame};
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
@@ -21,6 +21,7 @@ tests![
     closed_streams,
     a_reader_that_went_away,
     a_reader_that_reads_nothing,
+    another_writer_to_the_callers_pipe,
     nothing_to_read_on_standard_input,
     a_helper_by_another_name
 ];
@@ -136,6 +137,37 @@ fn a_reader_that_reads_nothing() -> Result<(), Stop> {
         assert_eq!((ended.is_ok(), child.wait()?.code()), (true, Some(124)));
     }
     drop((reader, pipe_reader));
+    Ok(())
+}
+
+/// Through its own output the command could take what other programs write to the same pipe.
+fn another_writer_to_the_callers_pipe() -> Result<(), Stop> {
+    const STEAL: &str = "exec 3>&1; timeout 1 cat /proc/self/fd/3 > stolen; true";
+    let desk = Desk::new()?;
+    let stolen = desk.path("work/stolen");
+    let mut bare = Command::new("sh");
+    bare.args(["-c", STEAL]).current_dir(desk.path("work"));
+    let mut jailed = Command::new(helper());
+    jailed.stdin(Stdio::piped());
+    for (mut command, policy) in [(bare, None), (jailed, Some(json(&desk.policy(STEAL))?))] {
+        let (mut reader, mut writer) = std::io::pipe()?;
+        let mut child = command.stdout(writer.try_clone()?).spawn()?;
+        drop(command);
+        if let (Some(mut stdin), Some(policy)) = (child.stdin.take(), &policy) {
+            stdin.write_all(policy)?;
+        }
+        // Only now, so that it is there for whoever opens the pipe.
+        writer.write_all(b"of another program\n")?;
+        assert!(child.wait()?.success());
+        drop(writer);
+        let mut passed_on = String::new();
+        reader.read_to_string(&mut passed_on)?;
+        let taken = fs::read_to_string(&stolen)?;
+        fs::remove_file(&stolen)?;
+        let heard = policy.is_none();
+        assert_eq!(taken.contains("another"), heard, "taken: {taken:?}, passed on: {passed_on:?}");
+        assert_eq!(passed_on.contains("another"), !heard);
+    }
     Ok(())
 }
 

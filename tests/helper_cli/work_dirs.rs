@@ -4,11 +4,12 @@ use super::judge::text;
 use crate::jail::desk::{Desk, json};
 use crate::support::Stop;
 use crate::tests;
-use agentkit_protocol::{Bytes, Policy, WorkDir};
+use agentkit_protocol::{Bytes, FailureKind, Policy, WorkDir};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 use std::process::Command;
 
 tests![
@@ -16,6 +17,7 @@ tests![
     unusual_names_of_work_dirs,
     a_work_dir_behind_a_link,
     a_relative_work_dir,
+    work_dirs_that_are_the_host,
     an_interpreter_in_a_hidden_home
 ];
 
@@ -80,6 +82,33 @@ fn a_relative_work_dir() -> Result<(), Stop> {
 }
 
 /// A virtual environment in a home that the jail hides: its prefix is there, and nothing else of that home.
+/// By whatever name: on most hosts `/bin` is a link, and `/var/run` is one.
+fn work_dirs_that_are_the_host() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let link = desk.path("work/link");
+    symlink("/usr", &link)?;
+    let names = [
+        "/",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/usr",
+        "/usr/bin",
+        "/usr/lib",
+        "/etc",
+        "/var",
+        "/var/run",
+        "/proc/self",
+    ];
+    let linked = [link.clone(), link.join("bin"), link.join("../etc")];
+    for path in names.into_iter().map(PathBuf::from).chain(linked).filter(|path| path.is_dir()) {
+        let policy = Policy { workdir: WorkDir::Bind(Bytes::from(path.clone())), ..Policy::new(["true"]) };
+        let run = desk.launch(&policy)?;
+        assert_eq!((run.status.code(), run.failure()?.kind), (Some(125), FailureKind::Policy), "{path:?}");
+    }
+    Ok(())
+}
+
 fn an_interpreter_in_a_hidden_home() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let environment = desk.path("home/.v");
