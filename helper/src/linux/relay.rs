@@ -78,11 +78,10 @@ impl Relays {
 
     fn copy_to(&mut self, stream: BorrowedFd) -> Result<OwnedFd> {
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from).context(STEP, "pipe2")?;
-        match sys::clone_process(0).context(STEP, "clone3")? {
+        match sys::fork().context(STEP, "fork")? {
             Forked::Child => copy_until_end(reader, stream),
-            Forked::Parent { pid, pidfd } => {
-                let pidfd =
-                    pidfd.ok_or_else(|| io::Error::other("no pidfd came back")).context(STEP, "clone3")?;
+            Forked::Parent { pid, .. } => {
+                let pidfd = sys::open_pidfd(pid).context(STEP, "pidfd_open")?;
                 self.copiers.push(Copier { pid, pidfd });
             }
         }

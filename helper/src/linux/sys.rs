@@ -133,6 +133,12 @@ pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
+/// `pidfd_open(2)` (Linux 5.3) on a child that was not waited for, so that its pid is still its own.
+pub(crate) fn open_pidfd(pid: libc::pid_t) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is involved.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })
+}
+
 /// `pidfd_send_signal(2)` (Linux 5.1).
 pub(crate) fn signal_process(pidfd: BorrowedFd, signal: c_int) -> io::Result<()> {
     // SAFETY: the info pointer may be null: the kernel then fills it in as for kill(2).
