@@ -13,6 +13,7 @@ mod namespaces;
 mod network;
 mod owner_map;
 mod privileges;
+mod proc_files;
 mod program;
 mod read_back;
 mod relay;

@@ -1,5 +1,6 @@
 //! Step 8: capabilities and the ways to get new ones.
 
+use super::proc_files::{self, Stat};
 use crate::error::{Context, Result};
 use caps::CapSet;
 use nix::sys::prctl;
@@ -24,12 +25,13 @@ pub(crate) fn drop_all() -> Result<()> {
 /// Overwrites the launcher's arguments and variables, which this process has inherited: everybody in the jail can read
 /// its command line, and what is not there cannot be read in any other way either.
 pub(crate) fn forget_launcher() -> Result<()> {
-    let stat = std::fs::read_to_string("/proc/self/stat").context(STEP, "read /proc/self/stat")?;
-    // Fields 48 to 51 of proc_pid_stat(5) are the bounds of both. The name in field 2 may hold anything.
-    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap_or_default().1.split(' ').collect();
+    let text = proc_files::read("/proc/self/stat").context(STEP, "read /proc/self/stat")?;
+    let stat = Stat::parse(&text);
+    // 48 to 51 are the bounds of both.
     let field = |number: usize| {
-        let text = fields.get(number - 3).ok_or_else(|| io::Error::other("it is not there"));
-        text.and_then(|text| text.parse::<u64>().map_err(io::Error::other))
+        let value = stat.as_ref().and_then(|stat| stat.number(number));
+        value
+            .ok_or_else(|| io::Error::other("it is not there"))
             .context(STEP, format_args!("field {number} of /proc/self/stat"))
     };
     let memory =

@@ -120,7 +120,7 @@ impl Program {
             ));
         }
         std::env::split_paths(&around.path)
-            .filter(|dir| dir.is_absolute() && !around.leads_through_workdir(dir))
+            .filter(|dir| dir.is_absolute())
             .find_map(|dir| candidate(&dir, name, around))
             .map(|path| Program { grants: grants(&path, around), path })
             .ok_or_else(|| {

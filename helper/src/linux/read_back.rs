@@ -1,6 +1,7 @@
 //! Step 10: what is in force, asked of the kernel and not copied from the request.
 
 use super::limits;
+use super::proc_files;
 use crate::error::{Context, Result};
 use agentkit_protocol::{Limits, ReadBack};
 use std::io;
@@ -70,14 +71,11 @@ struct Status(String);
 
 impl Status {
     fn of_this_process() -> Result<Self> {
-        std::fs::read_to_string("/proc/self/status").map(Status).context(STEP, "read /proc/self/status")
+        proc_files::read("/proc/self/status").map(Status).context(STEP, "read /proc/self/status")
     }
 
     fn field(&self, name: &str) -> Result<&str> {
-        self.0
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-            .map(str::trim)
+        proc_files::status_field(&self.0, name)
             .ok_or_else(|| io::Error::other("it is not there"))
             .context(STEP, format_args!("field {name} of /proc/self/status"))
     }

@@ -1,6 +1,6 @@
 //! Step 1: what the caller left lying around is put away before anything else happens.
 
-use super::sys;
+use super::{proc_files, sys};
 use crate::cli::Caller;
 use crate::error::{Context, Hint, Result, failure};
 use crate::report::Reporter;
@@ -87,9 +87,9 @@ fn reset_signals() -> Result<()> {
 
 /// The signals that this process ignores.
 pub(super) fn ignored_signals() -> io::Result<Vec<i32>> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
-    let mask = u64::from_str_radix(mask.trim(), 16).map_err(io::Error::other)?;
+    let status = proc_files::read("/proc/self/status")?;
+    let mask = proc_files::status_field(&status, "SigIgn").unwrap_or("0");
+    let mask = u64::from_str_radix(mask, 16).map_err(io::Error::other)?;
     Ok((1..=64).filter(|number| mask & (1 << (number - 1)) != 0).collect())
 }
 

@@ -3,6 +3,7 @@
 //! The descriptor lists exactly the jail's processes, keeps working after the jail gave up everything, and needs no
 //! walk over the host's processes.
 
+use super::proc_files::{self, Stat};
 use nix::dir::Dir;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
@@ -91,21 +92,17 @@ fn read(proc: &OwnedFd, path: &str) -> Option<String> {
     let file = openat(proc.as_fd(), path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
     let mut text = Vec::new();
     File::from(file).read_to_end(&mut text).ok()?;
-    // A process can give itself any bytes for a name, and must not vanish by it.
-    Some(String::from_utf8_lossy(&text).into_owned())
+    Some(proc_files::text(text))
 }
 
 /// Fields 14 to 17 (processor time in ticks, own and of children waited for), 20 (`num_threads`) and 24 (`rss`, in
-/// pages) of proc_pid_stat(5). The name in field 2 may hold anything, parentheses too, so the fields are counted from
-/// its last one.
+/// pages).
 fn parse_stat(text: &str) -> Option<Sample> {
-    let (_, fields) = text.rsplit_once(") ")?;
-    let fields: Vec<&str> = fields.split(' ').collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    let ticks = (14..=17).try_fold(0_u64, |sum, field| Some(sum.saturating_add(number(field)?)))?;
-    let memory = number(24)?.saturating_mul(configured(SysconfVar::PAGE_SIZE, 4096));
+    let stat = Stat::parse(text)?;
+    let ticks = (14..=17).try_fold(0_u64, |sum, field| Some(sum.saturating_add(stat.number(field)?)))?;
+    let memory = stat.number(24)?.saturating_mul(configured(SysconfVar::PAGE_SIZE, 4096));
     let cpu = Duration::from_millis(ticks.saturating_mul(1000) / configured(SysconfVar::CLK_TCK, 100));
-    Some(Sample { tasks: number(20)?, memory, cpu })
+    Some(Sample { tasks: stat.number(20)?, memory, cpu })
 }
 
 /// The line `Pss:` of proc_pid_smaps(5), in kilobytes.

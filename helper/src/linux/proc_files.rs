@@ -1,0 +1,37 @@
+//! What `/proc` says about a process, as text.
+//!
+//! A process can give itself any bytes for a name, and an executable can have any file name: both stand in these files as
+//! they are, in the middle of what is looked for.
+
+use std::io;
+
+/// The text of a file, with what is none replaced.
+pub(crate) fn read(path: &str) -> io::Result<String> {
+    std::fs::read(path).map(text)
+}
+
+/// The same for bytes that were read in another way.
+pub(crate) fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The fields of `/proc/PID/stat`, see proc_pid_stat(5).
+pub(crate) struct Stat<'a>(Vec<&'a str>);
+
+impl<'a> Stat<'a> {
+    /// The name in field 2 may hold parentheses too, so the fields are counted from its last one.
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
+        let (_, fields) = text.rsplit_once(") ")?;
+        Some(Stat(fields.split_whitespace().collect()))
+    }
+
+    /// A field from the third on, by the number that the manual page gives it.
+    pub(crate) fn number(&self, field: usize) -> Option<u64> {
+        self.0.get(field.checked_sub(3)?)?.parse().ok()
+    }
+}
+
+/// A line of `/proc/PID/status`, see proc_pid_status(5).
+pub(crate) fn status_field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
