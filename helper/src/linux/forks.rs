@@ -6,8 +6,14 @@
 
 use super::sys::{self, Instruction};
 use nix::libc;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// How long a fork that was let through may go unseen. The kernel counts it toward the limit from its start, but it is
+/// in `/proc` only at its end, and on a busy host much can come between.
+const UNSEEN: Duration = Duration::from_millis(50);
 
 /// In the process that becomes the command, before it does: from here on the supervisor is asked.
 pub(crate) fn ask_supervisor() -> io::Result<OwnedFd> {
@@ -43,24 +49,41 @@ pub(crate) struct Forks {
     pub(crate) count: u64,
     /// Those asked for while no more were allowed.
     pub(crate) at_limit: u64,
+    /// When each of the latest was let through.
+    let_through: VecDeque<Instant>,
+    /// Whoever asks has to wait until it is known how many there are.
+    held: bool,
 }
 
 impl Forks {
     pub(crate) fn new(listener: OwnedFd) -> Self {
-        Forks { listener, count: 0, at_limit: 0 }
+        Forks { listener, count: 0, at_limit: 0, let_through: VecDeque::new(), held: false }
     }
 
-    /// Readable when somebody waits for an answer.
-    pub(crate) fn listener(&self) -> &OwnedFd {
-        &self.listener
+    /// Readable when somebody waits for an answer that can be given now.
+    pub(crate) fn listener(&self) -> Option<&OwnedFd> {
+        Some(&self.listener).filter(|_| !self.held)
     }
 
-    /// Answers one that waits. `alive` are the processes and threads of the run at this moment.
+    /// Near the limit those let through have to be seen first: if the next one failed for them, nobody would know that
+    /// it was asked for at the limit. `alive` are the processes and threads of the run at this moment.
+    pub(crate) fn look(&mut self, alive: u64, limit: u64) {
+        while self.let_through.front().is_some_and(|since| since.elapsed() > UNSEEN) {
+            self.let_through.pop_front();
+        }
+        self.held = alive < limit && alive + self.let_through.len() as u64 >= limit;
+    }
+
+    /// Answers one that waits.
     pub(crate) fn answer(&mut self, alive: u64, limit: u64) {
+        if self.held {
+            return;
+        }
         // Whoever asked may have been killed meanwhile.
         let Ok(request) = sys::receive_notification(self.listener.as_fd()) else { return };
         self.count += 1;
         self.at_limit += u64::from(alive >= limit);
+        self.let_through.push_back(Instant::now());
         drop(sys::continue_notified(self.listener.as_fd(), request));
     }
 }

@@ -104,7 +104,7 @@ impl<'a> Supervisor<'a> {
         let signals = stop_signals()?;
         loop {
             // Before the start there is nothing to count by; whoever asks that early waits a moment.
-            let asked = self.forks.as_ref().filter(|_| self.started.is_some()).map(Forks::listener);
+            let asked = self.forks.as_ref().filter(|_| self.started.is_some()).and_then(Forks::listener);
             let messages = Some(&self.jail.messages).filter(|_| !self.init_is_silent);
             let sources = Sources { messages, pidfd: &self.jail.pidfd, signals: &signals, asked, lifeline };
             let events = sources.wait(self.time_to_sleep())?;
@@ -116,10 +116,11 @@ impl<'a> Supervisor<'a> {
             }
             self.look_at_clock();
             let alive = self.look_at_use();
-            if events.asked
-                && let Some(forks) = &mut self.forks
-            {
-                forks.answer(alive, self.plan.limits.processes);
+            if let Some(forks) = &mut self.forks {
+                forks.look(alive, self.plan.limits.processes);
+                if events.asked {
+                    forks.answer(alive, self.plan.limits.processes);
+                }
             }
             if events.dead {
                 // What it said last may still be in the channel.
