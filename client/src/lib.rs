@@ -37,8 +37,8 @@ mod sandbox;
 mod supervise;
 
 pub use agentkit_protocol::{
-    Attempt, Bytes, Capabilities, Control, Ended, EndedBy, Failure, FailureKind, Level, Limit, LimitReached,
-    Limits, Mechanism, Started, Usage, Watch, WorkDir,
+    Access, Attempt, Bytes, Capabilities, Commit, Control, Ended, EndedBy, Failure, FailureKind, GitNames,
+    Level, Limit, LimitReached, Limits, Mechanism, ProcFiles, Rule, Started, Usage, Watch, WorkDir,
 };
 pub use cancel::Cancel;
 pub use command::Command;

@@ -6,7 +6,8 @@ use crate::error::{Error, host, policy};
 use crate::locate::Helper;
 use crate::outcome::Outcome;
 use agentkit_protocol::{
-    Bytes, Capabilities, Control, Failure, FailureKind, Level, Limits, Policy, Watch, WorkDir,
+    Access, Bytes, Capabilities, Control, Failure, FailureKind, GitNames, Level, Limits, Policy, ProcFiles,
+    Rule, Watch, WorkDir,
 };
 use std::ffi::OsStr;
 use std::sync::{Arc, OnceLock};
@@ -123,6 +124,24 @@ impl SandboxBuilder {
     /// Where the commands work.
     pub fn workdir(mut self, workdir: WorkDir) -> Self {
         self.template.workdir = workdir;
+        self
+    }
+
+    /// How one more host path is seen; see [`Policy::rules`].
+    pub fn rule(mut self, path: impl AsRef<OsStr>, access: Access) -> Self {
+        self.template.rules.push(Rule { path: bytes(path.as_ref()), access });
+        self
+    }
+
+    /// How much of `/proc` the commands see.
+    pub fn proc_files(mut self, proc: ProcFiles) -> Self {
+        self.template.proc = proc;
+        self
+    }
+
+    /// Whether git's names are protected where the commands can write.
+    pub fn git_names(mut self, git: GitNames) -> Self {
+        self.template.git = git;
         self
     }
 

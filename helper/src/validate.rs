@@ -1,7 +1,7 @@
 //! Policy to plan: everything that can be judged without touching the host. Later steps only take a [`Plan`].
 
 use crate::error::{Result, policy};
-use agentkit_protocol::{Bytes, Control, Limits, Policy, VERSION, Watch, WorkDir};
+use agentkit_protocol::{Bytes, Control, Limits, Policy, ProcFiles, VERSION, Watch, WorkDir};
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -34,6 +34,7 @@ pub(crate) fn plan(asked: Policy) -> Result<Plan> {
             asked.version
         )));
     }
+    not_yet_built(&asked)?;
     Ok(Plan {
         argv: argv(asked.argv)?,
         env: asked.env.into_iter().map(variable).collect::<Result<_>>()?,
@@ -45,6 +46,20 @@ pub(crate) fn plan(asked: Policy) -> Result<Plan> {
         watch_forks: asked.watch.forks,
         require: asked.require,
     })
+}
+
+/// What the protocol can say and this mechanism does not do yet is refused, never ignored.
+fn not_yet_built(asked: &Policy) -> Result<()> {
+    let parts = [
+        ("rules", !asked.rules.is_empty()),
+        ("proc", asked.proc != ProcFiles::default()),
+        ("tty", asked.tty),
+        ("workdir overlay", matches!(asked.workdir, WorkDir::Overlay { .. })),
+    ];
+    match parts.into_iter().find(|(_, used)| *used) {
+        Some((part, _)) => Err(policy(format_args!("{part} is not supported by this version"))),
+        None => Ok(()),
+    }
 }
 
 fn argv(argv: Vec<Bytes>) -> Result<Vec<CString>> {

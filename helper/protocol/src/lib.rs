@@ -12,7 +12,7 @@ mod report;
 
 pub use bytes::Bytes;
 pub use capability::{Capabilities, Control, Level, Mechanism};
-pub use policy::{Limits, Policy, Watch, WorkDir};
+pub use policy::{Access, Commit, GitNames, Limits, Policy, ProcFiles, Rule, Watch, WorkDir};
 pub use report::{
     Attempt, Ended, EndedBy, Event, Failure, FailureKind, Limit, LimitReached, ReadBack, Started, Usage,
 };

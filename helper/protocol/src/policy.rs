@@ -25,6 +25,18 @@ pub struct Policy {
     /// The directory the command starts in.
     #[serde(default)]
     pub workdir: WorkDir,
+    /// What else of the host is seen, and how. The longest path that holds a file decides about it, whatever the order.
+    #[serde(default)]
+    pub rules: Vec<Rule>,
+    /// How much of `/proc` there is.
+    #[serde(default)]
+    pub proc: ProcFiles,
+    /// Whether names that host programs act on are protected where the jail can write.
+    #[serde(default)]
+    pub git: GitNames,
+    /// Whether the command gets a terminal of its own in place of the caller's.
+    #[serde(default)]
+    pub tty: bool,
     /// Files that are put into the private `/tmp` before the command starts: plain names and contents.
     #[serde(default)]
     pub files: BTreeMap<String, Bytes>,
@@ -51,6 +63,10 @@ impl Policy {
             argv: argv.into_iter().map(Into::into).collect(),
             env: BTreeMap::new(),
             workdir: WorkDir::default(),
+            rules: Vec::new(),
+            proc: ProcFiles::default(),
+            git: GitNames::default(),
+            tty: false,
             files: BTreeMap::new(),
             limits: Limits::default(),
             watch: Watch::default(),
@@ -68,6 +84,74 @@ pub enum WorkDir {
     Scratch,
     /// This host directory, readable and writable, under its own path.
     Bind(Bytes),
+    /// This host directory under its own path, with all changes kept apart in memory.
+    Overlay {
+        /// The host directory.
+        path: Bytes,
+        /// What becomes of the changes. They are reported in any case.
+        #[serde(default)]
+        commit: Commit,
+    },
+}
+
+/// When the changes above an overlay work dir are written to the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Commit {
+    /// They are discarded.
+    #[default]
+    Never,
+    /// If the command exited with 0.
+    OnSuccess,
+    /// However the run ended, unless the caller went away.
+    Always,
+}
+
+/// How one host path is seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// An absolute path of the host; inside it has the same name. One that does not exist grants nothing.
+    pub path: Bytes,
+    /// What can be done there.
+    pub access: Access,
+}
+
+/// What can be done below a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Read and execute; nothing below can be changed.
+    Ro,
+    /// Read, write and execute.
+    Rw,
+    /// Neither read nor write, not even if it comes into being during the run.
+    Hide,
+    /// An empty private directory, in the same bound as all the others (`limits.disk`).
+    Tmpfs,
+}
+
+/// How much of `/proc` the command sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcFiles {
+    /// The jail's processes alone (`subset=pid`, Linux 5.8). Enough for snippets.
+    #[default]
+    Processes,
+    /// Also what `ps`, `free` and `os.cpus()` read, with `/proc/sys` read-only.
+    Full,
+}
+
+/// What happens to names in a writable host directory by which host programs are made to execute something:
+/// git's `hooks`, `config` and their kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GitNames {
+    /// Existing ones are read-only, new ones are put aside after the run and reported.
+    #[default]
+    Protect,
+    /// The jail may change them like any other file.
+    Off,
 }
 
 /// Bounds of one run. Each is always in force; there is no "unlimited".

@@ -69,7 +69,7 @@ fn network(holds: bool, workdir: &WorkDir) -> Level {
         _ if !holds => {
             Level::None("no network namespace of its own, or no filter on socket families".to_owned())
         }
-        WorkDir::Scratch => Level::Full,
+        WorkDir::Scratch | WorkDir::Overlay { .. } => Level::Full,
         // A file system knows no network namespaces.
         WorkDir::Bind(_) => {
             Level::Partial("all but sockets of host programs that lie in the work dir itself".to_owned())
@@ -86,7 +86,7 @@ fn memory() -> Level {
 
 fn disk(workdir: &WorkDir) -> Level {
     match workdir {
-        WorkDir::Scratch => Level::Full,
+        WorkDir::Scratch | WorkDir::Overlay { .. } => Level::Full,
         WorkDir::Bind(_) => Level::Partial(
             "the private directories are bounded together, the work dir only per file".to_owned(),
         ),
