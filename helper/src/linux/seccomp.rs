@@ -5,10 +5,139 @@ use crate::error::{Context, Result};
 
 const STEP: &str = "seccomp";
 
-/// The prelude, then one program for each errno. The kernel runs all of them and takes the strictest answer.
-static FILTERS: &[&[Instruction]] = include!(concat!(env!("OUT_DIR"), "/seccomp_filters.rs"));
+static FILTER: &[Instruction] = include!(concat!(env!("OUT_DIR"), "/seccomp_filter.rs"));
 
 /// Loads the filter; it cannot be taken off again.
 pub(crate) fn load() -> Result<()> {
-    FILTERS.iter().try_for_each(|filter| sys::load_seccomp_filter(filter).context(STEP, "load a filter"))
+    sys::load_seccomp_filter(FILTER).context(STEP, "load the filter")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The same rules as seccompiler compiles them: one program for each errno, of which the last one's answer counts.
+    static REFERENCE: &[&[Instruction]] = include!(concat!(env!("OUT_DIR"), "/seccomp_reference.rs"));
+
+    const ALLOW: u32 = 0x7fff_0000;
+    const KILL: u32 = 0x8000_0000;
+    const ENOSYS: u32 = 0x0005_0000 | 38;
+    /// Offset of the architecture in `struct seccomp_data`, and this machine's.
+    #[cfg(target_arch = "x86_64")]
+    const ARCHITECTURE: u32 = 0xc000_003e;
+    #[cfg(target_arch = "aarch64")]
+    const ARCHITECTURE: u32 = 0xc000_00b7;
+
+    /// Runs a program of the instructions that filters are made of, see bpf(4) and linux/bpf_common.h.
+    fn run(program: &[Instruction], data: &[u32; 16]) -> u32 {
+        run_and(program, data, |_| ())
+    }
+
+    fn looks_at_arguments(program: &[Instruction], data: &[u32; 16]) -> bool {
+        let mut looks = false;
+        run_and(program, data, |word| looks |= word >= 4);
+        looks
+    }
+
+    /// `load` is told each word that is loaded.
+    fn run_and(program: &[Instruction], data: &[u32; 16], mut load: impl FnMut(usize)) -> u32 {
+        let (mut at, mut accumulator) = (0, 0);
+        loop {
+            let (code, yes, no, k) = program[at];
+            let jump = |holds: bool| usize::from(if holds { yes } else { no });
+            at += 1;
+            match code {
+                0x20 => {
+                    load(k as usize / 4);
+                    accumulator = data[k as usize / 4];
+                }
+                0x54 => accumulator &= k,
+                0x05 => at += k as usize,
+                0x15 => at += jump(accumulator == k),
+                0x25 => at += jump(accumulator > k),
+                0x35 => at += jump(accumulator >= k),
+                0x45 => at += jump(accumulator & k != 0),
+                0x06 => return k,
+                _ => panic!("unknown instruction {code:#x}"),
+            }
+        }
+    }
+
+    /// `struct seccomp_data`: number, architecture, instruction pointer, six arguments.
+    fn data(number: u32, architecture: u32, arguments: [u64; 6]) -> [u32; 16] {
+        let mut data = [0; 16];
+        (data[0], data[1]) = (number, architecture);
+        for (at, argument) in arguments.into_iter().enumerate() {
+            (data[4 + 2 * at], data[5 + 2 * at]) = (argument as u32, (argument >> 32) as u32);
+        }
+        data
+    }
+
+    fn reference(data: &[u32; 16]) -> u32 {
+        let answers = REFERENCE.iter().map(|program| run(program, data));
+        answers.filter(|&answer| answer != ALLOW).last().unwrap_or(ALLOW)
+    }
+
+    /// Every operand of the rules, and its neighbours: where a mistake would show.
+    fn interesting() -> Vec<u64> {
+        let operands = REFERENCE.iter().flat_map(|program| program.iter()).map(|&(_, _, _, k)| u64::from(k));
+        let mut values: Vec<u64> =
+            operands.flat_map(|k| [k, k.wrapping_sub(1), k + 1, k | 1 << 32]).collect();
+        values.extend([0, u64::MAX, 1 << 32, 1 << 63, 0o7777, 0o6000 | 0o100_000]);
+        values.sort_unstable();
+        values.dedup();
+        values
+    }
+
+    #[test]
+    fn every_call_is_answered_as_by_the_reference() {
+        let values = interesting();
+        for number in 0..=462 {
+            // Where neither looks at arguments one answer is all answers.
+            let plain = data(number, ARCHITECTURE, [0; 6]);
+            let looks = [FILTER].iter().chain(REFERENCE).any(|program| looks_at_arguments(program, &plain));
+            let values = if looks { &values[..] } else { &[0] };
+            for (&value, other, at) in values.iter().flat_map(|value| {
+                [0, u64::MAX, 0o6100]
+                    .into_iter()
+                    .flat_map(move |other| (0..4).map(move |at| (value, other, at)))
+            }) {
+                let mut arguments = [other; 6];
+                arguments[at] = value;
+                let data = data(number, ARCHITECTURE, arguments);
+                assert_eq!(run(FILTER, &data), reference(&data), "call {number} with {arguments:x?}");
+            }
+        }
+    }
+
+    #[test]
+    fn foreign_entries_and_unknown_numbers_get_nowhere() {
+        // int 0x80, 32-bit ARM, and the other 64-bit one.
+        for architecture in [0x4000_0003, 0x4000_0028, 0] {
+            assert_eq!(run(FILTER, &data(1, architecture, [0; 6])), KILL);
+        }
+        for number in [463, 0x4000_0000, 0x4000_0000 | 59, u32::MAX] {
+            assert_eq!(run(FILTER, &data(number, ARCHITECTURE, [0; 6])), ENOSYS);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_arguments_are_answered_as_by_the_reference(
+            number in 0_u32..=462, arguments in any::<[u64; 6]>(),
+        ) {
+            let data = data(number, ARCHITECTURE, arguments);
+            prop_assert_eq!(run(FILTER, &data), reference(&data));
+        }
+
+        #[test]
+        fn combined_values_are_answered_as_by_the_reference(
+            number in 0_u32..=462, picks in any::<[prop::sample::Index; 6]>(),
+        ) {
+            let values = interesting();
+            let data = data(number, ARCHITECTURE, picks.map(|pick| values[pick.index(values.len())]));
+            prop_assert_eq!(run(FILTER, &data), reference(&data));
+        }
+    }
 }
