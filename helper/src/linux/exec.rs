@@ -2,25 +2,25 @@
 
 use super::forks;
 use super::message::{self, Message};
+use super::program::Program;
 use super::sys::{self, Forked};
 use super::view::HOME;
-use super::{program::Program, sanitize};
 use crate::error::{Context, Result, failure};
 use crate::validate::Plan;
 use agentkit_protocol::{Bytes, FailureKind};
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::OFlag;
 use nix::libc;
-use nix::sys::stat::{Mode, umask};
 use nix::unistd::{chdir, dup2_stdin, pipe2, setsid};
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 const STEP: &str = "exec";
+const FIRST_AFTER_STREAMS: i32 = 3;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Everything that execve needs, made before the fork.
@@ -67,7 +67,7 @@ impl Command {
             .context(STEP, "pipe2")?;
         let pid = match sys::fork().context(STEP, "fork")? {
             Forked::Child => {
-                let errno = self.become_command(&in_child, channel).raw_os_error().unwrap_or(libc::EIO);
+                let errno = self.become_command(channel).raw_os_error().unwrap_or(libc::EIO);
                 // If even this fails, the parent sees the end of the pipe and an exit code of 127.
                 drop(File::from(in_child).write_all(&errno.to_ne_bytes()));
                 std::process::exit(crate::exit_code::NOT_FOUND);
@@ -85,31 +85,29 @@ impl Command {
     }
 
     /// Between fork and exec; returns only on failure. The limits, the filter and the lack of privileges are inherited.
-    fn become_command(&mut self, errors: &OwnedFd, channel: &OwnedFd) -> io::Error {
-        match self.prepare(errors, channel) {
+    fn become_command(&mut self, channel: &OwnedFd) -> io::Error {
+        match self.prepare(channel) {
             Ok(()) => sys::execute(&self.path, &self.argv, &self.env),
             Err(error) => error,
         }
     }
 
-    fn prepare(&mut self, errors: &OwnedFd, channel: &OwnedFd) -> io::Result<()> {
+    fn prepare(&mut self, channel: &OwnedFd) -> io::Result<()> {
         // A session of its own: no controlling terminal, and a group that the caller's signals do not reach.
         setsid()?;
-        umask(Mode::from_bits_truncate(0o022));
         // std ignores it at start; the command expects the default.
         sys::reset_signal(libc::SIGPIPE)?;
-        let stdin = match self.stdin.take() {
-            Some(stdin) => stdin,
-            None => open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?,
-        };
-        dup2_stdin(&stdin)?;
-        drop(stdin);
+        // Without one it has init's, which is the jail's own /dev/null.
+        if let Some(stdin) = self.stdin.take() {
+            dup2_stdin(&stdin)?;
+        }
         chdir(&self.directory)?;
         if self.ask_before_forks {
             let listener = forks::ask_supervisor()?;
             message::send(channel.as_fd(), &Message::AsksBeforeForks, &[listener.as_fd()])?;
         }
-        sanitize::close_all_but_streams_and(Some(errors.as_raw_fd()))
+        // Among them is the error pipe, whose end tells init that this worked.
+        sys::close_on_exec(FIRST_AFTER_STREAMS)
     }
 
     fn not_started(&self, errno: i32) -> agentkit_protocol::Failure {

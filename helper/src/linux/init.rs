@@ -69,6 +69,7 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     // After the sources, whose detached mounts count as mount namespaces, and before the launcher's /proc is gone.
     forbid_nested_namespaces()?;
     let mounted = mounts::build(&task.view, task.plan)?;
+    read_nothing()?;
     limits::apply(&task.plan.limits)?;
     privileges::drop_all()?;
     seccomp::load()?;
@@ -89,6 +90,7 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
 
 fn start(task: &mut Task<'_>, channel: &OwnedFd) -> Result<Option<libc::pid_t>> {
     let Some(program) = task.program else { return Ok(None) };
+    umask(Mode::from_bits_truncate(0o022));
     Command::new(task.plan, program, &task.directory, task.stdin.take())?.start(channel).map(Some)
 }
 
@@ -119,7 +121,7 @@ fn map_ids(identity: &Identity) -> Result<()> {
     write("/proc/self/gid_map", format!("{INNER_ID} {} 1", identity.gid))
 }
 
-/// Leaves the caller's session, its keyring and its streams: standard input may be a client's socket.
+/// Leaves the caller's session, its keyring and its output streams.
 fn leave_session(relays: &Relays) -> Result<()> {
     setsid().map_err(io::Error::from).context(STEP, "setsid")?;
     // Kernels without keyrings have none to leave.
@@ -130,10 +132,16 @@ fn leave_session(relays: &Relays) -> Result<()> {
         _ => {}
     }
     nix::unistd::sethostname("jail").map_err(io::Error::from).context(STEP, "sethostname")?;
+    // What init makes gets exactly the mode it asks for; the command gets the usual mask.
     umask(Mode::empty());
-    let nothing = std::fs::File::open("/dev/null").context(STEP, "open /dev/null")?;
-    nix::unistd::dup2_stdin(&nothing).map_err(io::Error::from).context(STEP, "replace standard input")?;
     relays.take_over().context(STEP, "replace standard output and error")
+}
+
+/// Leaves the caller's standard input, which may be a client's socket or the policy, for the jail's own /dev/null: the
+/// host's would be on a mount that is not read-only.
+fn read_nothing() -> Result<()> {
+    let nothing = std::fs::File::open("/dev/null").context(STEP, "open /dev/null")?;
+    nix::unistd::dup2_stdin(&nothing).map_err(io::Error::from).context(STEP, "replace standard input")
 }
 
 /// The jail gets no further user namespace: it would give capabilities back, without which there are no other new

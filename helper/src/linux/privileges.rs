@@ -1,19 +1,26 @@
 //! Step 8: capabilities and the ways to get new ones.
 
 use super::proc_files::{self, Stat};
+use super::sys;
 use crate::error::{Context, Result};
 use caps::CapSet;
 use nix::sys::prctl;
-use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 const STEP: &str = "privileges";
 
 /// Gives up every capability for good. The bounding set goes first: dropping from it needs a capability.
 pub(crate) fn drop_all() -> Result<()> {
-    for set in [CapSet::Bounding, CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted]
-    {
+    // By number until the kernel knows no more: it may have some that no library has a name for.
+    for capability in 0.. {
+        match sys::drop_from_bounding_set(capability) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(nix::libc::EINVAL) && capability > 0 => break,
+            Err(error) => return Err(error).context(STEP, format_args!("PR_CAPBSET_DROP {capability}")),
+        }
+    }
+    // The other two are empty in a new user namespace, which is read back.
+    for set in [CapSet::Effective, CapSet::Permitted] {
         caps::clear(None, set)
             .map_err(io::Error::other)
             .context(STEP, format_args!("clear the set {set:?}"))?;
@@ -34,11 +41,8 @@ pub(crate) fn forget_launcher() -> Result<()> {
             .ok_or_else(|| io::Error::other("it is not there"))
             .context(STEP, format_args!("field {number} of /proc/self/stat"))
     };
-    let memory =
-        OpenOptions::new().write(true).open("/proc/self/mem").context(STEP, "open /proc/self/mem")?;
     for (begin, end) in [(field(48)?, field(49)?), (field(50)?, field(51)?)] {
-        let nothing = vec![0; end.saturating_sub(begin) as usize];
-        memory.write_all_at(&nothing, begin).context(STEP, "overwrite arguments and variables")?;
+        sys::wipe_start_up_text(begin, end);
     }
     Ok(())
 }

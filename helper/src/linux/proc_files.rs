@@ -3,16 +3,32 @@
 //! A process can give itself any bytes for a name, and an executable can have any file name: both stand in these files as
 //! they are, in the middle of what is looked for.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 
 /// The text of a file, with what is none replaced.
 pub(crate) fn read(path: &str) -> io::Result<String> {
-    std::fs::read(path).map(text)
+    File::open(path).and_then(read_all)
 }
 
-/// The same for bytes that were read in another way.
-pub(crate) fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8_lossy(&bytes).into_owned()
+/// The same for a file that was opened in another way. These files say nothing of their size: growing a buffer step by
+/// step would cost a call for each.
+pub(crate) fn read_all(mut file: File) -> io::Result<String> {
+    let mut bytes = vec![0; 4096];
+    let mut length = 0;
+    loop {
+        match file.read(&mut bytes[length..]) {
+            // Those about one process as a whole are made and given in one piece, if it fits.
+            Ok(more) if more < bytes.len() - length => break bytes.truncate(length + more),
+            Ok(more) => length += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if length == bytes.len() {
+            bytes.resize(2 * length, 0);
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The fields of `/proc/PID/stat`, see proc_pid_stat(5).

@@ -127,6 +127,15 @@ pub(crate) fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
         .map(drop)
 }
 
+/// Marks every descriptor from `first` up to be closed by execve(2) (`CLOSE_RANGE_CLOEXEC`, Linux 5.11).
+pub(crate) fn close_on_exec(first: RawFd) -> io::Result<()> {
+    // SAFETY: no memory is involved, and nothing is closed.
+    check(unsafe {
+        libc::syscall(libc::SYS_close_range, first.unsigned_abs(), u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
+    })
+    .map(drop)
+}
+
 /// Takes ownership of a descriptor that this process was started with, or that a message carried.
 pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
     // SAFETY: callers name a descriptor that the kernel gave this process and that nothing else in it owns.
@@ -161,6 +170,27 @@ pub(crate) fn join_new_session_keyring() -> io::Result<()> {
         libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, std::ptr::null::<c_char>())
     })
     .map(drop)
+}
+
+/// `prctl(PR_CAPBSET_DROP)`: `EINVAL` if the kernel has no such capability.
+pub(crate) fn drop_from_bounding_set(capability: c_int) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, c_long::from(capability), 0, 0, 0) }.into()).map(drop)
+}
+
+/// Overwrites what the kernel put on the stack at start-up, between two bounds that /proc/self/stat gives for it:
+/// arguments (fields 48 and 49) or variables (50 and 51). Afterwards nothing may ask for either.
+pub(crate) fn wipe_start_up_text(begin: u64, end: u64) {
+    let (begin, end) = (begin as usize, end as usize);
+    // SAFETY: the kernel says that this range holds the strings that execve(2) copied to this process's stack, which is
+    // mapped writable for as long as the process lives; no reference of ours points into it.
+    unsafe {
+        std::ptr::write_bytes(
+            std::ptr::with_exposed_provenance_mut::<u8>(begin),
+            0,
+            end.saturating_sub(begin),
+        )
+    };
 }
 
 /// `wait4(2)` on one child: its wait status and the processor time of it and of the descendants waited for.

@@ -9,7 +9,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{SysconfVar, sysconf};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -90,9 +90,7 @@ fn stat(proc: &OwnedFd, task: &str) -> Option<Sample> {
 
 fn read(proc: &OwnedFd, path: &str) -> Option<String> {
     let file = openat(proc.as_fd(), path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
-    let mut text = Vec::new();
-    File::from(file).read_to_end(&mut text).ok()?;
-    Some(proc_files::text(text))
+    proc_files::read_all(File::from(file)).ok()
 }
 
 /// Fields 14 to 17 (processor time in ticks, own and of children waited for), 20 (`num_threads`) and 24 (`rss`, in
