@@ -72,7 +72,7 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     read_nothing()?;
     limits::apply(&task.plan.limits)?;
     privileges::drop_all()?;
-    seccomp::load()?;
+    seccomp::load(loopback.is_ok())?;
     let read_back = read_back::read(&task.plan.limits, &task.launcher, loopback.is_ok())?;
     capabilities::check(&capabilities::derive(&read_back, task.plan), task.plan)?;
     let command = start(task, channel)?;

@@ -2,14 +2,31 @@
 
 use super::sys::{self, Instruction};
 use crate::error::{Context, Result};
+use nix::libc;
 
 const STEP: &str = "seccomp";
 
 static FILTER: &[Instruction] = include!(concat!(env!("OUT_DIR"), "/seccomp_filter.rs"));
 
+/// Without a loopback there is nothing to say to the internet's families, so they are refused like all others.
+#[rustfmt::skip]
+const UNIX_SOCKETS_ONLY: [Instruction; 6] = [
+    // Codes of linux/bpf_common.h, offsets and actions of linux/seccomp.h. The architecture was checked by the filter.
+    (0x20, 0, 0, 0),                                       // load the number of the call
+    (0x15, 0, 3, libc::SYS_socket as u32),                 // anything but socket(2) is allowed
+    (0x20, 0, 0, 16),                                      // load the lower half of its first argument
+    (0x15, 1, 0, libc::AF_UNIX as u32),
+    (0x06, 0, 0, 0x0005_0000 | libc::EAFNOSUPPORT as u32), // SECCOMP_RET_ERRNO
+    (0x06, 0, 0, 0x7fff_0000),                             // SECCOMP_RET_ALLOW
+];
+
 /// Loads the filter; it cannot be taken off again.
-pub(crate) fn load() -> Result<()> {
-    sys::load_seccomp_filter(FILTER).context(STEP, "load the filter")
+pub(crate) fn load(loopback: bool) -> Result<()> {
+    sys::load_seccomp_filter(FILTER).context(STEP, "load the filter")?;
+    if loopback {
+        return Ok(());
+    }
+    sys::load_seccomp_filter(&UNIX_SOCKETS_ONLY).context(STEP, "load the filter for a jail without loopback")
 }
 
 #[cfg(test)]
@@ -119,6 +136,21 @@ mod tests {
         }
         for number in [463, 0x4000_0000, 0x4000_0000 | 59, u32::MAX] {
             assert_eq!(run(FILTER, &data(number, ARCHITECTURE, [0; 6])), ENOSYS);
+        }
+    }
+
+    #[test]
+    fn without_a_loopback_only_unix_sockets_are_left() {
+        let answer = |number: i64, family: u64| {
+            let arguments = [family, 1, 0, 0, 0, 0];
+            run(&UNIX_SOCKETS_ONLY, &data(number as u32, ARCHITECTURE, arguments))
+        };
+        let refused = 0x0005_0000 | libc::EAFNOSUPPORT as u32;
+        let high_bits = 1 << 32 | libc::AF_INET as u64;
+        assert_eq!(answer(libc::SYS_socket, libc::AF_UNIX as u64), ALLOW);
+        for family in [libc::AF_INET as u64, libc::AF_INET6 as u64, high_bits] {
+            assert_eq!(answer(libc::SYS_socket, family), refused);
+            assert_eq!(answer(libc::SYS_socketpair, family), ALLOW);
         }
     }
 
