@@ -30,7 +30,9 @@ impl Outcome {
     pub fn exit_code(&self) -> Option<i32> {
         match self.ended.ended_by {
             EndedBy::Exit(code) => Some(code),
-            EndedBy::Signal(_) | EndedBy::WallClock | EndedBy::Memory | EndedBy::Caller => None,
+            EndedBy::Signal(_) | EndedBy::WallClock | EndedBy::Memory | EndedBy::Cpu | EndedBy::Caller => {
+                None
+            }
         }
     }
 
@@ -44,6 +46,10 @@ impl Outcome {
             },
             EndedBy::WallClock => format!("killed at the wall-clock limit of {}", wall(self.limits.wall_ms)),
             EndedBy::Memory => format!("killed at the memory limit of {}", size(self.limits.memory)),
+            EndedBy::Cpu => format!(
+                "killed at the processor limit of {}",
+                wall(self.limits.cpu_seconds.saturating_mul(1000))
+            ),
             EndedBy::Caller => "killed because the caller cancelled".to_owned(),
         }
     }
@@ -100,6 +106,7 @@ mod tests {
         assert_eq!(line(EndedBy::Signal(40)), "died of signal 40");
         assert_eq!(line(EndedBy::WallClock), "killed at the wall-clock limit of 2 s");
         assert_eq!(line(EndedBy::Memory), "killed at the memory limit of 512 MiB");
+        assert_eq!(line(EndedBy::Cpu), "killed at the processor limit of 10 s");
         assert_eq!(line(EndedBy::Caller), "killed because the caller cancelled");
     }
 

@@ -160,7 +160,8 @@ pub enum GitNames {
 pub struct Limits {
     /// Wall-clock time in milliseconds, from the start of the command; the whole tree is then killed.
     pub wall_ms: u64,
-    /// Processor time in seconds, per process.
+    /// Processor time in seconds. A process gets SIGXCPU at it; the tree is killed shortly after all of its processes
+    /// together have passed it.
     pub cpu_seconds: u64,
     /// Bytes of memory. See the `memory_limited` control for how it is enforced.
     pub memory: u64,

@@ -54,8 +54,13 @@ pub struct ReadBack {
     pub limits_bind: bool,
     /// Whether the jail's own loopback is up.
     pub loopback: bool,
+    /// Whether the kernel tells the supervisor what the jail's sockets hold.
+    pub sockets_tell: bool,
     /// Soft limits in force, by their `RLIMIT_` name in lower case.
     pub rlimits: BTreeMap<String, u64>,
+    /// The launcher's own limits that bind as well: those lower than what was asked for, and its `nproc` if it has one,
+    /// toward which other processes of the launcher's user count too.
+    pub launchers_limits: BTreeMap<String, u64>,
 }
 
 /// How a run ended.
@@ -83,6 +88,8 @@ pub enum EndedBy {
     WallClock,
     /// We killed the tree at its memory limit.
     Memory,
+    /// We killed the tree when it had used its processor time.
+    Cpu,
     /// The caller went away or cancelled, and we killed the tree.
     Caller,
 }
@@ -119,14 +126,18 @@ pub struct LimitReached {
 pub struct Usage {
     /// Wall-clock time in microseconds, from start of the command to the end of its tree.
     pub wall_us: u64,
-    /// Processor time in microseconds. Of processes that were killed, what was last seen of them.
+    /// Processor time of the tree in microseconds. Of processes that nobody waited for, what was last seen of them, so a
+    /// lower bound.
     pub cpu_us: u64,
     /// The largest number of processes and threads of the run seen at one time from outside, the jail's own two
     /// included. Sampled, so a lower bound.
     pub peak_processes: u64,
-    /// The largest sum of resident memory seen at one time, in bytes. Sampled, so a very short run can show 0. Pages that
-    /// processes share count once for each, but once altogether where the sum would be over the limit.
+    /// The most memory seen at one time, in bytes: resident, page tables, swapped, and queues of sockets. Sampled, so a
+    /// very short run can show 0. Pages that processes share count once for each, but once altogether where the sum
+    /// would be over the limit; shared memory that no process holds counts only where it could pass the limit.
     pub peak_memory: u64,
+    /// The most that files in the private directories took at one time, in bytes; the files of the policy included.
+    pub written: u64,
 }
 
 /// What became of what was watched.

@@ -42,12 +42,9 @@ pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
                 "RLIMIT_NPROC is not in force, or does not bind this user",
             ),
         ),
-        (Control::MemoryLimited, memory()),
+        (Control::MemoryLimited, memory(state.sockets_tell)),
         (Control::DiskLimited, disk(&plan.workdir)),
-        (
-            Control::CpuLimited,
-            Level::Partial("per process by RLIMIT_CPU; the wall clock bounds the tree".to_owned()),
-        ),
+        (Control::CpuLimited, cpu()),
         (Control::SyscallsFiltered, held(filtered, "seccomp is not in filter mode")),
         (
             Control::PrivilegesDropped,
@@ -77,11 +74,20 @@ fn network(holds: bool, workdir: &WorkDir) -> Level {
     }
 }
 
-fn memory() -> Level {
-    let exceptions = "the supervisor adds up resident memory every 10 ms; shared memory is only seen where it is resident in \
-                      a process, the kernel's own (page tables, queues of sockets and pipes) is not, and files in \
-                      memory count toward disk";
-    Level::Polled(exceptions.to_owned())
+fn memory(sockets_tell: bool) -> Level {
+    let queues = if sockets_tell { "" } else { "queues of sockets, " };
+    let claim = format!(
+        "the supervisor adds up every 10 ms what is resident, page tables, swapped pages, what sockets queue, and shared \
+         memory up to where it was seen mapped; not {queues}shared memory that was unmapped but for a part between two \
+         looks, pipes (64 MiB for each user), and the kernel's own small objects; files in memory count toward disk"
+    );
+    Level::Polled(claim)
+}
+
+fn cpu() -> Level {
+    let claim = "each process by RLIMIT_CPU; the supervisor adds up the tree every 10 ms, without what a process used \
+                 after the last look at it if nobody waits for it; the wall clock bounds that";
+    Level::Polled(claim.to_owned())
 }
 
 fn disk(workdir: &WorkDir) -> Level {

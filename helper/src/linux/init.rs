@@ -6,7 +6,7 @@ use super::message::{self, Message};
 use super::program::Program;
 use super::relay::Relays;
 use super::view::View;
-use super::{capabilities, limits, mounts, network, privileges, read_back, seccomp, sys, watch};
+use super::{capabilities, limits, mounts, network, privileges, read_back, seccomp, sockets, sys, watch};
 use crate::error::{Context, Hint, Result};
 use crate::validate::Plan;
 use agentkit_protocol::EndedBy;
@@ -65,19 +65,27 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
                 .context(STEP, "raise the loopback, which watched ports need");
         }
     };
+    let sockets = sockets::open()?;
     task.view.open(&task.identity)?;
     // After the sources, whose detached mounts count as mount namespaces, and before the launcher's /proc is gone.
     forbid_nested_namespaces()?;
     let mounted = mounts::build(&task.view, task.plan)?;
     read_nothing()?;
-    limits::apply(&task.plan.limits)?;
+    let launchers_limits = limits::apply(&task.plan.limits)?;
     privileges::drop_all()?;
     seccomp::load(loopback.is_ok())?;
-    let read_back = read_back::read(&task.plan.limits, &task.launcher, loopback.is_ok())?;
+    let read_back = read_back::read(
+        &task.plan.limits,
+        launchers_limits,
+        &task.launcher,
+        loopback.is_ok(),
+        sockets.is_some(),
+    )?;
     capabilities::check(&capabilities::derive(&read_back, task.plan), task.plan)?;
     let command = start(task, channel)?;
     let handles = [mounted.proc.as_fd(), mounted.private.as_fd()]
         .into_iter()
+        .chain(sockets.as_ref().map(AsFd::as_fd))
         .chain(connections.as_ref().map(AsFd::as_fd));
     let handles: Vec<_> = handles.chain(mounted.watched.iter().map(AsFd::as_fd)).collect();
     message::send(channel.as_fd(), &Message::Started { read_back }, &handles)

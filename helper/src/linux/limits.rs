@@ -1,52 +1,79 @@
 //! Step 7: limits per process, inherited by everything the command starts.
 
+use super::proc_files;
 use super::sys::{self, Forked};
 use crate::error::{Context, Result};
 use agentkit_protocol::Limits;
-use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
+use nix::libc;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, rlim_t, setrlimit};
 use std::collections::BTreeMap;
 use std::io;
 
 const STEP: &str = "limits";
 
-/// What is set, by the name used in reports.
+/// One limit: its name in reports, its name in `/proc/PID/limits`, and its value.
+struct Row {
+    name: &'static str,
+    label: &'static str,
+    resource: Resource,
+    value: rlim_t,
+}
+
+/// What is set.
 ///
 /// Since Linux 5.14 the process limit counts the tasks of this user namespace alone (`ucounts`), so an absolute number
 /// is right; older kernels count the launcher's other processes too, which makes the limit tighter.
-fn table(limits: &Limits) -> [(&'static str, Resource, rlim_t); 11] {
+fn table(limits: &Limits) -> [Row; 11] {
+    use Resource::*;
+    let row = |name, label, resource, value| Row { name, label, resource, value };
     // Exact limits break programs that reserve much and touch little: the poller enforces, this is a backstop.
     let data = limits.memory.saturating_mul(4).max(4 << 30);
     [
         // The supervisor belongs to the run and lives outside of the namespace.
-        ("nproc", Resource::RLIMIT_NPROC, limits.processes - 1),
-        ("cpu", Resource::RLIMIT_CPU, limits.cpu_seconds),
-        ("fsize", Resource::RLIMIT_FSIZE, limits.file_size),
-        ("nofile", Resource::RLIMIT_NOFILE, limits.open_files),
-        ("data", Resource::RLIMIT_DATA, data),
+        row("nproc", "Max processes", RLIMIT_NPROC, limits.processes - 1),
+        row("cpu", "Max cpu time", RLIMIT_CPU, limits.cpu_seconds),
+        row("fsize", "Max file size", RLIMIT_FSIZE, limits.file_size),
+        row("nofile", "Max open files", RLIMIT_NOFILE, limits.open_files),
+        row("data", "Max data size", RLIMIT_DATA, data),
         // With 0 a crash handler of the host would still run for a crash in here; 1 suppresses it, see core(5).
-        ("core", Resource::RLIMIT_CORE, 1),
-        ("memlock", Resource::RLIMIT_MEMLOCK, 64 << 10),
-        ("msgqueue", Resource::RLIMIT_MSGQUEUE, 0),
-        ("sigpending", Resource::RLIMIT_SIGPENDING, 256),
+        row("core", "Max core file size", RLIMIT_CORE, 1),
+        row("memlock", "Max locked memory", RLIMIT_MEMLOCK, 64 << 10),
+        row("msgqueue", "Max msgqueue size", RLIMIT_MSGQUEUE, 0),
+        row("sigpending", "Max pending signals", RLIMIT_SIGPENDING, 256),
         // A launcher may be allowed what a jail must not: to run before everybody else.
-        ("rtprio", Resource::RLIMIT_RTPRIO, 0),
-        ("nice", Resource::RLIMIT_NICE, 0),
+        row("rtprio", "Max realtime priority", RLIMIT_RTPRIO, 0),
+        row("nice", "Max nice priority", RLIMIT_NICE, 0),
     ]
 }
 
-/// Sets every limit, soft and hard; a launcher's own lower hard limit stays.
-pub(crate) fn apply(limits: &Limits) -> Result<()> {
-    for (name, resource, value) in table(limits) {
-        let (_, hard) =
-            getrlimit(resource).map_err(io::Error::from).context(STEP, format_args!("getrlimit {name}"))?;
-        let value = value.min(hard);
-        // The kernel sends SIGXCPU at the soft limit and kills at the hard one: a second lets a handler say goodbye.
-        let ceiling = if resource == Resource::RLIMIT_CPU { (value + 1).min(hard) } else { value };
-        setrlimit(resource, value, ceiling)
-            .map_err(io::Error::from)
-            .context(STEP, format_args!("setrlimit {name} to {value}"))?;
+/// Sets every limit, soft and hard, in one call each. Returns the launcher's own limits that bind too.
+pub(crate) fn apply(limits: &Limits) -> Result<BTreeMap<String, u64>> {
+    let mut launchers = BTreeMap::new();
+    for row in table(limits) {
+        let what = || format!("prlimit {} to {}", row.name, row.value);
+        let before = match sys::replace_limit(row.resource as _, row.value, ceiling(&row)) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                let (soft, hard) = getrlimit(row.resource).map_err(io::Error::from).context(STEP, what())?;
+                sys::replace_limit(row.resource as _, row.value.min(hard), ceiling(&row).min(hard))
+                    .context(STEP, what())?;
+                if hard < row.value {
+                    launchers.insert(row.name.to_owned(), hard);
+                }
+                soft
+            }
+            result => result.context(STEP, what())?,
+        };
+        // The namespace's tasks count as the launcher's too, beside all others of that user, so it can bind at any value.
+        if row.resource == Resource::RLIMIT_NPROC && before != RLIM_INFINITY {
+            launchers.insert(row.name.to_owned(), before);
+        }
     }
-    Ok(())
+    Ok(launchers)
+}
+
+/// The kernel sends SIGXCPU at the soft limit and kills at the hard one: a second lets a handler say goodbye.
+fn ceiling(row: &Row) -> rlim_t {
+    if row.resource == Resource::RLIMIT_CPU { row.value + 1 } else { row.value }
 }
 
 /// Whether the process limit binds this user, tried out by a process that may not have a child and asks for one.
@@ -71,13 +98,46 @@ fn may_fork_at_its_limit() -> bool {
 
 /// The soft limits in force, asked of the kernel.
 pub(crate) fn in_force(limits: &Limits) -> Result<BTreeMap<String, u64>> {
+    let text = proc_files::read("/proc/self/limits").context(STEP, "read /proc/self/limits")?;
     table(limits)
         .into_iter()
-        .map(|(name, resource, _)| {
-            let (soft, _) = getrlimit(resource)
-                .map_err(io::Error::from)
-                .context(STEP, format_args!("getrlimit {name}"))?;
-            Ok((name.to_owned(), soft))
+        .map(|row| {
+            let value = soft_limit(&text, row.label)
+                .ok_or_else(|| io::Error::other("it is not there"))
+                .context(STEP, format_args!("{:?} of /proc/self/limits", row.label))?;
+            Ok((row.name.to_owned(), value))
         })
         .collect()
+}
+
+/// The first value of a line, see proc_pid_limits(5).
+fn soft_limit(text: &str, label: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(label)?.strip_prefix(' '))?;
+    match line.split_whitespace().next()? {
+        "unlimited" => Some(RLIM_INFINITY),
+        number => number.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_found_in_what_the_kernel_prints() {
+        for (name, value) in in_force(&Limits::default()).unwrap() {
+            let resource =
+                table(&Limits::default()).into_iter().find(|row| row.name == name).unwrap().resource;
+            assert_eq!(value, getrlimit(resource).unwrap().0, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_a_number_or_none() {
+        let text = "Limit  Soft Limit  Hard Limit  Units\nMax cpu time   unlimited  unlimited  seconds\nMax nice priority   7  9\n";
+        assert_eq!(soft_limit(text, "Max cpu time"), Some(RLIM_INFINITY));
+        assert_eq!(soft_limit(text, "Max nice priority"), Some(7));
+        assert_eq!(soft_limit(text, "Max nice"), None);
+        assert_eq!(soft_limit("", "Max cpu time"), None);
+    }
 }

@@ -2,11 +2,14 @@
 
 mod capabilities;
 mod client_socket;
+mod cpu;
 mod exec;
 mod forks;
 mod identity;
 mod init;
 mod limits;
+mod look;
+mod memory;
 mod message;
 mod mounts;
 mod namespaces;
@@ -19,6 +22,8 @@ mod read_back;
 mod relay;
 mod sanitize;
 mod seccomp;
+mod shared;
+mod sockets;
 mod supervise;
 mod sys;
 mod usage;

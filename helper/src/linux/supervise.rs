@@ -2,33 +2,28 @@
 
 use super::capabilities;
 use super::forks::Forks;
+use super::look::{self, Handles, Looks};
 use super::message::{self, Message};
 use super::namespaces::Jail;
 use super::sys;
-use super::usage::{self, Sample};
 use super::watch::Traces;
 use crate::error::{Context, Result, failure};
 use crate::report::Reporter;
 use crate::validate::{self, Plan};
 use agentkit_protocol::{
-    Attempt, Bytes, Capabilities, Ended, EndedBy, Event, Failure, FailureKind, Limit, LimitReached,
-    Mechanism, Policy, Started, Usage, VERSION,
+    Attempt, Bytes, Capabilities, Ended, EndedBy, Event, Failure, FailureKind, Mechanism, Policy, Started,
+    Usage, VERSION,
 };
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::statfs::fstatfs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 const STEP: &str = "supervise";
-/// How often the jail's use is looked at.
-const LOOK: Duration = Duration::from_millis(10);
-/// How long making sure may keep us from looking at the clock.
-const MAKE_SURE: Duration = Duration::from_millis(100);
 /// How long set-up may take before it counts as hung; a launch takes milliseconds.
 const SET_UP: Duration = Duration::from_secs(10);
 /// Signals by which a caller or a terminal asks us to stop.
@@ -59,43 +54,25 @@ struct Supervisor<'a> {
     jail: &'a Jail,
     plan: &'a Plan,
     deadline: Instant,
-    started: Option<Running>,
+    started: Option<Running<'a>>,
     /// The first cause; what comes later is a consequence.
     cause: Option<std::result::Result<EndedBy, Failure>>,
-    peak: Sample,
-    /// How long to wait between two looks.
-    interval: Duration,
-    disk_was_full: bool,
     forks: Option<Forks>,
     /// Init has closed its end: it is dying, and to look there again would be to spin.
     init_is_silent: bool,
 }
 
 /// What is known once the command runs.
-struct Running {
+struct Running<'a> {
     since: Instant,
-    proc: OwnedFd,
-    /// A directory in the file system of all private directories.
-    private: OwnedFd,
+    looks: Looks<'a>,
     traces: Traces,
 }
 
 impl<'a> Supervisor<'a> {
     fn new(jail: &'a Jail, plan: &'a Plan) -> Self {
         let deadline = Instant::now() + SET_UP;
-        let peak = Sample::default();
-        Supervisor {
-            jail,
-            plan,
-            deadline,
-            started: None,
-            cause: None,
-            peak,
-            interval: LOOK,
-            disk_was_full: false,
-            forks: None,
-            init_is_silent: false,
-        }
+        Supervisor { jail, plan, deadline, started: None, cause: None, forks: None, init_is_silent: false }
     }
 
     fn watch(mut self, lifeline: Option<&OwnedFd>, mut on_start: impl FnMut(Started)) -> Result<Ended> {
@@ -133,10 +110,10 @@ impl<'a> Supervisor<'a> {
     fn time_to_sleep(&self) -> Duration {
         if self.cause.is_some() {
             // Killed, it announces its end; a deadline that has passed must not turn the wait into a spin.
-            return LOOK;
+            return look::INTERVAL;
         }
         let left = self.deadline.saturating_duration_since(Instant::now());
-        if self.started.is_some() { left.min(self.interval) } else { left }
+        self.started.as_ref().map_or(left, |running| left.min(running.looks.interval))
     }
 
     /// Takes one message of init, if there is one.
@@ -151,8 +128,10 @@ impl<'a> Supervisor<'a> {
                     descriptors.next().ok_or_else(missing).context(STEP, "start")
                 };
                 let (proc, private) = (handle("/proc")?, handle("the private directories")?);
+                let sockets = if read_back.sockets_tell { Some(handle("the sockets")?) } else { None };
+                let looks = Looks::new(&self.plan.limits, Handles { proc, private, sockets });
                 let traces = Traces::new(self.plan, descriptors);
-                self.started = Some(Running { since, proc, private, traces });
+                self.started = Some(Running { since, looks, traces });
                 self.deadline = since + Duration::from_millis(self.plan.limits.wall_ms);
                 on_start(Started {
                     version: VERSION,
@@ -180,34 +159,11 @@ impl<'a> Supervisor<'a> {
 
     /// Looks at what is used, and returns how many processes and threads the run has now.
     fn look_at_use(&mut self) -> u64 {
-        // A jail that is just dying may not be readable any more; the end is noticed elsewhere.
-        let Some((running, sample)) =
-            self.started.as_ref().and_then(|running| Some((running, usage::sample(&running.proc).ok()?)))
-        else {
-            return 0;
-        };
-        // This process belongs to the run too.
-        let alive = sample.tasks + 1;
-        let began = Instant::now();
-        let memory = self.memory(running, sample);
-        self.interval = LOOK.max(began.elapsed() * 4);
-        self.disk_was_full = self.disk_was_full || is_full(&running.private);
-        self.peak.tasks = self.peak.tasks.max(alive);
-        self.peak.memory = self.peak.memory.max(memory);
-        self.peak.cpu = self.peak.cpu.max(sample.cpu);
-        if memory > self.plan.limits.memory {
-            self.kill(Ok(EndedBy::Memory));
+        let seen = self.started.as_mut().map(|running| running.looks.look()).unwrap_or_default();
+        if let Some(passed) = seen.passed {
+            self.kill(Ok(passed));
         }
-        alive
-    }
-
-    /// Forked processes share most of their pages, which a look counts once for each: counted properly before anything is
-    /// killed for it. That takes longer, so the next look comes later.
-    fn memory(&self, running: &Running, sample: Sample) -> u64 {
-        if sample.memory <= self.plan.limits.memory {
-            return sample.memory;
-        }
-        usage::proportional_memory(&running.proc, MAKE_SURE).unwrap_or(sample.memory)
+        seen.alive
     }
 
     /// Kills init, and the kernel kills everything else in its pid namespace.
@@ -233,23 +189,19 @@ impl<'a> Supervisor<'a> {
                 ));
             }
         };
-        let wall = running.as_ref().map_or(Duration::ZERO, |running| running.since.elapsed());
-        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let running = running.as_ref();
+        let at_limit = self.forks.as_ref().map_or(0, |forks| forks.at_limit);
         Ok(Ended {
-            limits_reached: self.limits_reached(ended_by),
+            limits_reached: running
+                .map_or_else(Vec::new, |running| running.looks.limits_reached(ended_by, at_limit)),
             ended_by,
-            usage: Usage {
-                wall_us: micros(wall),
-                // Killed processes were waited for by nobody: what was last seen of them counts.
-                cpu_us: micros(cpu.max(self.peak.cpu)),
-                peak_processes: self.peak.tasks,
-                peak_memory: self.peak.memory,
-            },
-            attempts: self.attempts(running.as_ref()),
+            usage: running
+                .map_or_else(Usage::default, |running| running.looks.usage(running.since.elapsed(), cpu)),
+            attempts: self.attempts(running),
         })
     }
 
-    fn attempts(&self, running: Option<&Running>) -> Vec<Attempt> {
+    fn attempts(&self, running: Option<&Running<'_>>) -> Vec<Attempt> {
         let forks =
             self.forks.as_ref().map(|forks| Attempt::Forks { count: forks.count, at_limit: forks.at_limit });
         running
@@ -259,51 +211,6 @@ impl<'a> Supervisor<'a> {
             .chain(forks)
             .collect()
     }
-
-    fn limits_reached(&self, ended_by: EndedBy) -> Vec<LimitReached> {
-        let limits = &self.plan.limits;
-        let reached = |limit, evidence: String| LimitReached { limit, evidence };
-        let mut list = Vec::new();
-        let at_limit = self.forks.as_ref().map_or(0, |forks| forks.at_limit);
-        if self.peak.tasks >= limits.processes || at_limit > 0 {
-            let (peak, limit) = (self.peak.tasks, limits.processes);
-            let evidence =
-                format!("{peak} tasks seen and {at_limit} attempts at more counted, at a limit of {limit}");
-            list.push(reached(Limit::Processes, evidence));
-        }
-        if self.disk_was_full {
-            list.push(reached(
-                Limit::Disk,
-                format!("no space or no file left at a limit of {} bytes", limits.disk),
-            ));
-        }
-        match ended_by {
-            EndedBy::WallClock => list.push(reached(
-                Limit::Wall,
-                format!("killed at the wall-clock limit of {} ms", limits.wall_ms),
-            )),
-            EndedBy::Memory => list.push(reached(
-                Limit::Memory,
-                format!(
-                    "killed with {} bytes in use at a memory limit of {}",
-                    self.peak.memory, limits.memory
-                ),
-            )),
-            EndedBy::Signal(libc::SIGXCPU) => {
-                list.push(reached(Limit::Cpu, "the command died of SIGXCPU".to_owned()))
-            }
-            EndedBy::Signal(libc::SIGXFSZ) => {
-                list.push(reached(Limit::FileSize, "the command died of SIGXFSZ".to_owned()))
-            }
-            EndedBy::Exit(_) | EndedBy::Signal(_) | EndedBy::Caller => {}
-        }
-        list
-    }
-}
-
-/// Whether nothing more can be written there.
-fn is_full(directory: &OwnedFd) -> bool {
-    fstatfs(directory).is_ok_and(|system| system.blocks_free() == 0 || system.files_free() == 0)
 }
 
 /// Kills the jail when dropped.

@@ -213,6 +213,17 @@ fn duration(time: libc::timeval) -> Duration {
     seconds + Duration::from_micros(time.tv_usec.try_into().unwrap_or(0))
 }
 
+/// `prlimit(2)` on this process: sets a soft and a hard limit and returns the old soft one.
+pub(crate) fn replace_limit(resource: c_int, soft: u64, hard: u64) -> io::Result<u64> {
+    let new = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+    let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // The C libraries differ in the type of the number.
+    let resource = resource as _;
+    // SAFETY: both structs live through the call, which reads one and writes the other.
+    check(unsafe { libc::prlimit(0, resource, &raw const new, &raw mut old) }.into())?;
+    Ok(old.rlim_cur)
+}
+
 /// Sets `IFF_UP` on the interface `lo` of this network namespace, by `ioctl(SIOCSIFFLAGS)`; see netdevice(7).
 pub(crate) fn raise_loopback(socket: BorrowedFd) -> io::Result<()> {
     // SAFETY: all-zero is a valid value of this plain struct.

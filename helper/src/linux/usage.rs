@@ -1,4 +1,4 @@
-//! What the jail uses right now, read through its own `/proc`.
+//! What each process of the jail uses right now, read through the jail's own `/proc`.
 //!
 //! The descriptor lists exactly the jail's processes, keeps working after the jail gave up everything, and needs no
 //! walk over the host's processes.
@@ -11,81 +11,95 @@ use nix::unistd::{SysconfVar, sysconf};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// One look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sample {
-    /// Processes and threads, the jail's init included.
+/// One process at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    /// The thread that shows its memory: the first one, unless that has ended and others go on.
+    pub(crate) thread: u32,
+    /// When it began; with the pid, which process it is.
+    pub(crate) started: u64,
+    /// Its threads.
     pub(crate) tasks: u64,
-    /// Resident memory in bytes; pages that processes share count once for each.
-    pub(crate) memory: u64,
-    /// Processor time of all that live, and of those that they have waited for.
+    /// Page faults so far. Without another one it holds no page that it did not hold before.
+    pub(crate) faults: u64,
+    /// Bytes mapped, touched or not.
+    pub(crate) mapped: u64,
+    /// Bytes resident; pages that processes share count for each.
+    pub(crate) resident: u64,
+    /// Processor time of all its threads, ended ones included.
     pub(crate) cpu: Duration,
+    /// Processor time of the children that it has waited for.
+    pub(crate) childrens_cpu: Duration,
 }
 
-impl Sample {
-    fn add(&mut self, process: Sample) {
-        self.tasks += process.tasks;
-        self.memory = self.memory.saturating_add(process.memory);
-        self.cpu = self.cpu.saturating_add(process.cpu);
+impl Process {
+    /// Whether nothing can have been added since: it is the same process, with the same mappings and no fault more.
+    pub(crate) fn holds_the_same(&self, other: &Process) -> bool {
+        let state = |of: &Process| (of.thread, of.started, of.faults, of.mapped, of.resident);
+        state(self) == state(other)
     }
 }
 
-/// Adds up all processes of the `/proc` behind `proc`.
-pub(crate) fn sample(proc: &OwnedFd) -> io::Result<Sample> {
-    let mut total = Sample::default();
-    // A process that ended meanwhile uses nothing.
-    for_each_process(proc, |pid| process(proc, pid).into_iter().for_each(|process| total.add(process)))?;
-    Ok(total)
-}
-
-/// Memory in bytes, with pages that processes share counted once altogether (`Pss`, Linux 4.14). The kernel walks
-/// every page table for it, so this is for making sure, not for looking: what is not counted within `budget` is counted
-/// as [`sample`] does.
-pub(crate) fn proportional_memory(proc: &OwnedFd, budget: Duration) -> io::Result<u64> {
-    let mut total = 0_u64;
-    let began = Instant::now();
-    for_each_process(proc, |pid| {
-        let exact = (began.elapsed() < budget)
-            .then(|| read(proc, &format!("{pid}/smaps_rollup")))
-            .flatten()
-            .and_then(|text| parse_pss(&text));
-        // The jail's init is closed to everybody; it shares next to nothing.
-        let memory = exact.or_else(|| process(proc, pid).map(|process| process.memory));
-        total = total.saturating_add(memory.unwrap_or(0));
-    })?;
-    Ok(total)
-}
-
-fn for_each_process(proc: &OwnedFd, mut take: impl FnMut(&str)) -> io::Result<()> {
+/// All processes of the `/proc` behind `proc`, its init included.
+pub(crate) fn processes(proc: &OwnedFd) -> io::Result<Vec<Process>> {
+    let mut found = Vec::new();
     let mut directory = Dir::openat(proc.as_fd(), ".", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
     for entry in directory.iter() {
-        let entry = entry?;
-        let name = entry.file_name();
-        if name.to_bytes().first().is_some_and(u8::is_ascii_digit) {
-            take(name.to_string_lossy().as_ref());
-        }
+        let pid = entry?.file_name().to_str().ok().and_then(|name| name.parse().ok());
+        // A process that ended meanwhile uses nothing.
+        found.extend(pid.and_then(|pid| process(proc, pid)));
     }
-    Ok(())
+    Ok(found)
 }
 
 /// A process is described by its first thread. If that has ended and others go on, it shows no memory: theirs does.
-fn process(proc: &OwnedFd, pid: &str) -> Option<Sample> {
-    let first = stat(proc, pid)?;
-    if first.memory > 0 || first.tasks < 2 {
+fn process(proc: &OwnedFd, pid: u32) -> Option<Process> {
+    let first = Process { pid, thread: pid, ..parse_stat(&read(proc, &format!("{pid}/stat"))?)? };
+    if first.resident > 0 || first.tasks < 2 {
         return Some(first);
     }
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
     let mut threads = Dir::openat(proc.as_fd(), format!("{pid}/task").as_str(), flags, Mode::empty()).ok()?;
-    let names = threads.iter().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let memory =
-        names.filter_map(|name| stat(proc, &format!("{pid}/task/{name}"))).map(|thread| thread.memory);
-    Some(Sample { memory: memory.max().unwrap_or(0), ..first })
+    let names = threads.iter().flatten().filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok());
+    let living = names.filter_map(|thread: u32| {
+        let stat = parse_stat(&read(proc, &format!("{pid}/task/{thread}/stat"))?)?;
+        Some(Process { thread, mapped: stat.mapped, resident: stat.resident, ..first.clone() })
+    });
+    living.max_by_key(|thread| thread.resident).or(Some(first))
 }
 
-fn stat(proc: &OwnedFd, task: &str) -> Option<Sample> {
-    parse_stat(&read(proc, &format!("{task}/stat"))?)
+/// Memory that does not show in [`Process::resident`], or twice in the sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Details {
+    /// Bytes of page tables.
+    pub(crate) tables: u64,
+    /// Bytes swapped out.
+    pub(crate) swapped: u64,
+    /// Bytes resident in shared memory, files in memory included.
+    pub(crate) shared: u64,
+}
+
+/// From `/proc/PID/status`.
+pub(crate) fn details(proc: &OwnedFd, process: &Process) -> Option<Details> {
+    let text = read(proc, &format!("{}/task/{}/status", process.pid, process.thread))?;
+    let bytes = |name| proc_files::status_field(&text, name).and_then(parse_kilobytes).unwrap_or(0);
+    Some(Details { tables: bytes("VmPTE"), swapped: bytes("VmSwap"), shared: bytes("RssShmem") })
+}
+
+/// Resident memory with pages that processes share divided among them (`Pss`, Linux 4.14), and how much of it is shared
+/// memory. The kernel walks every page table for it.
+pub(crate) fn proportional(proc: &OwnedFd, process: &Process) -> Option<(u64, u64)> {
+    let text = read(proc, &format!("{}/smaps_rollup", process.thread))?;
+    let bytes = |name| proc_files::status_field(&text, name).and_then(parse_kilobytes);
+    Some((bytes("Pss")?, bytes("Pss_Shmem").unwrap_or(0)))
+}
+
+/// The text of `/proc/PID/maps`.
+pub(crate) fn maps(proc: &OwnedFd, process: &Process) -> Option<String> {
+    read(proc, &format!("{}/task/{}/maps", process.pid, process.thread))
 }
 
 fn read(proc: &OwnedFd, path: &str) -> Option<String> {
@@ -93,20 +107,28 @@ fn read(proc: &OwnedFd, path: &str) -> Option<String> {
     proc_files::read_all(File::from(file)).ok()
 }
 
-/// Fields 14 to 17 (processor time in ticks, own and of children waited for), 20 (`num_threads`) and 24 (`rss`, in
-/// pages).
-fn parse_stat(text: &str) -> Option<Sample> {
+/// By the numbers of proc_pid_stat(5): faults are 10 and 12, processor time in ticks 14 to 17, threads 20, the start 22,
+/// and memory 23 (bytes) and 24 (pages).
+fn parse_stat(text: &str) -> Option<Process> {
     let stat = Stat::parse(text)?;
-    let ticks = (14..=17).try_fold(0_u64, |sum, field| Some(sum.saturating_add(stat.number(field)?)))?;
-    let memory = stat.number(24)?.saturating_mul(configured(SysconfVar::PAGE_SIZE, 4096));
-    let cpu = Duration::from_millis(ticks.saturating_mul(1000) / configured(SysconfVar::CLK_TCK, 100));
-    Some(Sample { tasks: stat.number(20)?, memory, cpu })
+    let sum = |first, second| Some(stat.number(first)?.saturating_add(stat.number(second)?));
+    let ticks =
+        |ticks: u64| Duration::from_millis(ticks.saturating_mul(1000) / configured(SysconfVar::CLK_TCK, 100));
+    Some(Process {
+        tasks: stat.number(20)?,
+        faults: sum(10, 12)?,
+        started: stat.number(22)?,
+        mapped: stat.number(23)?,
+        resident: stat.number(24)?.saturating_mul(configured(SysconfVar::PAGE_SIZE, 4096)),
+        cpu: ticks(sum(14, 15)?),
+        childrens_cpu: ticks(sum(16, 17)?),
+        ..Process::default()
+    })
 }
 
-/// The line `Pss:` of proc_pid_smaps(5), in kilobytes.
-fn parse_pss(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+/// `12 kB`, as the kernel writes amounts of memory.
+pub(crate) fn parse_kilobytes(text: &str) -> Option<u64> {
+    text.strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 fn configured(name: SysconfVar, usual: u64) -> u64 {
@@ -117,13 +139,19 @@ fn configured(name: SysconfVar, usual: u64) -> u64 {
 mod tests {
     use super::*;
 
+    fn own_proc() -> OwnedFd {
+        OwnedFd::from(File::open("/proc").unwrap())
+    }
+
     #[test]
     fn a_hostile_name_does_not_shift_the_fields() {
-        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 7 18 19 20 100 22 23";
+        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 7 18 19 4096 100 22 23";
         let plain = parse_stat(&format!("12 (sh) {rest}")).unwrap();
         let hostile = parse_stat(&format!("12 (a) R 1 (b) ) {rest}")).unwrap();
-        let cpu = Duration::from_millis((11 + 12 + 13 + 14) * 1000 / configured(SysconfVar::CLK_TCK, 100));
-        assert_eq!(plain, Sample { tasks: 7, memory: 100 * configured(SysconfVar::PAGE_SIZE, 4096), cpu });
+        let ticks = |ticks: u64| Duration::from_millis(ticks * 1000 / configured(SysconfVar::CLK_TCK, 100));
+        assert_eq!((plain.tasks, plain.faults, plain.started), (7, 7 + 9, 19));
+        assert_eq!((plain.mapped, plain.resident), (4096, 100 * configured(SysconfVar::PAGE_SIZE, 4096)));
+        assert_eq!((plain.cpu, plain.childrens_cpu), (ticks(11 + 12), ticks(13 + 14)));
         assert_eq!(plain, hostile);
         assert_eq!(parse_stat("12 (sh) S 1"), None);
         assert_eq!(parse_stat(""), None);
@@ -133,32 +161,31 @@ mod tests {
     fn a_name_that_is_no_text_hides_nothing() {
         let own = std::thread::spawn(|| {
             std::fs::write("/proc/thread-self/comm", b"\xff\xff").unwrap();
-            let proc = OwnedFd::from(File::open("/proc").unwrap());
             let thread = std::fs::read_link("/proc/thread-self").unwrap();
-            stat(&proc, thread.to_str().unwrap())
+            parse_stat(&read(&own_proc(), &format!("{}/stat", thread.display()))?)
         });
-        assert!(own.join().unwrap().is_some_and(|sample| sample.memory > 0));
+        assert!(own.join().unwrap().is_some_and(|process| process.resident > 0));
     }
 
     #[test]
-    fn the_proportional_size_is_found() {
-        assert_eq!(
-            parse_pss("00400000-7ffd00 ---p 0 00:00 0 [rollup]\nRss: 9 kB\nPss:    12 kB\nPss_Dirty: 3 kB\n"),
-            Some(12 << 10)
-        );
-        assert_eq!(parse_pss("Pss: many kB\n"), None);
-        assert_eq!(parse_pss(""), None);
+    fn amounts_are_read_as_the_kernel_prints_them() {
+        assert_eq!(parse_kilobytes("   12 kB"), Some(12 << 10));
+        for wrong in ["", "kB", "many kB", "12", "12 MB", "99999999999999999999 kB"] {
+            assert_eq!(parse_kilobytes(wrong), None, "{wrong:?}");
+        }
     }
 
     #[test]
     fn this_process_is_seen() {
-        let proc = OwnedFd::from(File::open("/proc").unwrap());
-        let all = sample(&proc).unwrap();
-        assert!(all.tasks >= 1 && all.memory >= 4096, "{all:?}");
-        let proportional = proportional_memory(&proc, Duration::from_secs(1)).unwrap();
+        let all = processes(&own_proc()).unwrap();
+        let own = all.iter().find(|process| process.pid == std::process::id()).unwrap();
+        assert!(own.tasks >= 1 && own.resident >= 4096 && own.mapped >= own.resident, "{own:?}");
+        assert!(details(&own_proc(), own).unwrap().tables > 0);
+        assert!(maps(&own_proc(), own).unwrap().contains("[stack]"));
+        let (proportional, _) = proportional(&own_proc(), own).unwrap();
         assert!(
-            proportional > 0 && proportional <= all.memory.saturating_mul(2),
-            "{proportional} of {all:?}"
+            proportional > 0 && proportional <= own.resident.saturating_mul(2),
+            "{proportional} of {own:?}"
         );
     }
 }

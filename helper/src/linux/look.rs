@@ -1,0 +1,211 @@
+//! The looks at what a running jail uses, and what they have found so far.
+
+use super::cpu::Ledger;
+use super::memory::Memory;
+use super::sockets::Sockets;
+use super::usage;
+use agentkit_protocol::{EndedBy, Limit, LimitReached, Limits, Usage};
+use nix::libc;
+use nix::sys::statfs::fstatfs;
+use nix::time::{ClockId, clock_gettime};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// How often the jail's use is looked at.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(10);
+/// How much later than a process the tree is killed for its processor time: a handler of SIGXCPU may say goodbye.
+const GOODBYE: Duration = Duration::from_millis(200);
+
+/// What the looks go through.
+pub(crate) struct Handles {
+    /// The jail's own `/proc`.
+    pub(crate) proc: OwnedFd,
+    /// A directory in the file system of all private directories.
+    pub(crate) private: OwnedFd,
+    /// By which the kernel tells about the jail's sockets, where it can.
+    pub(crate) sockets: Option<OwnedFd>,
+}
+
+/// The most of everything that was seen at one time.
+#[derive(Default)]
+struct Peak {
+    tasks: u64,
+    memory: u64,
+    cpu: Duration,
+    private: u64,
+}
+
+/// Looks at one jail.
+pub(crate) struct Looks<'a> {
+    limits: &'a Limits,
+    proc: OwnedFd,
+    private: OwnedFd,
+    memory: Memory,
+    cpu: Ledger,
+    peak: Peak,
+    disk_was_full: bool,
+    /// How long to wait until the next one.
+    pub(crate) interval: Duration,
+}
+
+/// What one look says.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// Processes and threads of the run.
+    pub(crate) alive: u64,
+    /// The limit that was passed, if one was.
+    pub(crate) passed: Option<EndedBy>,
+}
+
+impl<'a> Looks<'a> {
+    pub(crate) fn new(limits: &'a Limits, handles: Handles) -> Self {
+        Looks {
+            limits,
+            proc: handles.proc,
+            private: handles.private,
+            memory: Memory::new(handles.sockets.map(Sockets::new)),
+            cpu: Ledger::default(),
+            peak: Peak::default(),
+            disk_was_full: false,
+            interval: INTERVAL,
+        }
+    }
+
+    /// One look. A jail that is just dying may not be readable any more; its end is noticed elsewhere.
+    pub(crate) fn look(&mut self) -> Seen {
+        let began = time_spent();
+        let Ok(processes) = usage::processes(&self.proc) else { return Seen::default() };
+        // The supervisor belongs to the run too.
+        let alive = 1 + processes.iter().map(|process| process.tasks).sum::<u64>();
+        let memory = self.memory.used(&self.proc, &processes, self.limits.memory);
+        self.peak.tasks = self.peak.tasks.max(alive);
+        self.peak.memory = self.peak.memory.max(memory);
+        self.peak.cpu = self.peak.cpu.max(self.cpu.update(&processes));
+        self.look_at_private_directories();
+        self.interval = INTERVAL.max(rest_after(began));
+        let cpu_limit = Duration::from_secs(self.limits.cpu_seconds).saturating_add(GOODBYE);
+        let passed = if memory > self.limits.memory {
+            Some(EndedBy::Memory)
+        } else if self.peak.cpu > cpu_limit {
+            Some(EndedBy::Cpu)
+        } else {
+            None
+        };
+        Seen { alive, passed }
+    }
+
+    /// Their size is the kernel's business; that it was reached is worth knowing.
+    fn look_at_private_directories(&mut self) {
+        let Ok(system) = fstatfs(&self.private) else { return };
+        let used = system.blocks().saturating_sub(system.blocks_free())
+            * u64::try_from(system.block_size()).unwrap_or(0);
+        self.peak.private = self.peak.private.max(used);
+        self.disk_was_full |= system.blocks_free() == 0 || system.files_free() == 0;
+    }
+
+    /// What the run used. `waited_for` is the processor time of all that somebody waited for.
+    pub(crate) fn usage(&self, wall: Duration, waited_for: Duration) -> Usage {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        Usage {
+            wall_us: micros(wall),
+            cpu_us: micros(waited_for.max(self.peak.cpu)),
+            peak_processes: self.peak.tasks,
+            peak_memory: self.peak.memory,
+            written: self.peak.private,
+        }
+    }
+
+    /// Every limit that was touched, with the evidence. `at_limit` is how often one more process was asked for in vain.
+    pub(crate) fn limits_reached(&self, ended_by: EndedBy, at_limit: u64) -> Vec<LimitReached> {
+        let limits = self.limits;
+        let reached = |limit, evidence: String| LimitReached { limit, evidence };
+        let mut list = Vec::new();
+        if self.peak.tasks >= limits.processes || at_limit > 0 {
+            let (peak, limit) = (self.peak.tasks, limits.processes);
+            let evidence =
+                format!("{peak} tasks seen and {at_limit} attempts at more counted, at a limit of {limit}");
+            list.push(reached(Limit::Processes, evidence));
+        }
+        if self.disk_was_full {
+            let evidence = format!("no space or no file left at a limit of {} bytes", limits.disk);
+            list.push(reached(Limit::Disk, evidence));
+        }
+        list.extend(self.evidence_of_end(ended_by).map(|(limit, evidence)| reached(limit, evidence)));
+        list
+    }
+
+    /// What the end itself tells. A shell whose child died of a signal exits with 128 and its number.
+    fn evidence_of_end(&self, ended_by: EndedBy) -> Option<(Limit, String)> {
+        let limits = self.limits;
+        const SHELL_CPU: i32 = 128 + libc::SIGXCPU;
+        const SHELL_FILE_SIZE: i32 = 128 + libc::SIGXFSZ;
+        let (cpu, bytes) = (limits.cpu_seconds, limits.file_size);
+        Some(match ended_by {
+            EndedBy::WallClock => {
+                (Limit::Wall, format!("killed at the wall-clock limit of {} ms", limits.wall_ms))
+            }
+            EndedBy::Memory => {
+                let (used, limit) = (self.peak.memory, limits.memory);
+                (Limit::Memory, format!("killed with {used} bytes in use at a memory limit of {limit}"))
+            }
+            EndedBy::Cpu => {
+                let used = self.peak.cpu.as_millis();
+                (Limit::Cpu, format!("killed after {used} ms of processor time at a limit of {cpu} s"))
+            }
+            EndedBy::Signal(libc::SIGXCPU) => {
+                (Limit::Cpu, format!("the command died of SIGXCPU at a processor limit of {cpu} s"))
+            }
+            EndedBy::Signal(libc::SIGXFSZ) => (
+                Limit::FileSize,
+                format!("the command died of SIGXFSZ at a file size limit of {bytes} bytes"),
+            ),
+            EndedBy::Exit(SHELL_CPU) => {
+                (Limit::Cpu, format!("exit code {SHELL_CPU}: as of a shell whose child died of SIGXCPU"))
+            }
+            EndedBy::Exit(SHELL_FILE_SIZE) => (
+                Limit::FileSize,
+                format!("exit code {SHELL_FILE_SIZE}: as of a shell whose child died of SIGXFSZ"),
+            ),
+            EndedBy::Exit(_) | EndedBy::Signal(_) | EndedBy::Caller => return None,
+        })
+    }
+}
+
+/// Processor time of this process: on a busy host it is not to look less often for having waited for its turn.
+pub(crate) fn time_spent() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+/// How long to leave alone what was begun at `began`: looking must not take more than a fifth of a processor.
+pub(crate) fn rest_after(began: Duration) -> Duration {
+    time_spent().saturating_sub(began) * 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn evidence(ended_by: EndedBy) -> Vec<Limit> {
+        let limits = Limits::default();
+        let open = |path| OwnedFd::from(File::open(path).unwrap());
+        let looks =
+            Looks::new(&limits, Handles { proc: open("/proc"), private: open("/proc"), sockets: None });
+        looks.limits_reached(ended_by, 0).into_iter().map(|reached| reached.limit).collect()
+    }
+
+    #[test]
+    fn an_end_is_evidence_of_its_limit_alone() {
+        assert_eq!(evidence(EndedBy::WallClock), [Limit::Wall]);
+        assert_eq!(evidence(EndedBy::Memory), [Limit::Memory]);
+        for cpu in [EndedBy::Cpu, EndedBy::Signal(libc::SIGXCPU), EndedBy::Exit(152)] {
+            assert_eq!(evidence(cpu), [Limit::Cpu]);
+        }
+        for file_size in [EndedBy::Signal(libc::SIGXFSZ), EndedBy::Exit(153)] {
+            assert_eq!(evidence(file_size), [Limit::FileSize]);
+        }
+        for other in [EndedBy::Exit(0), EndedBy::Exit(137), EndedBy::Signal(9), EndedBy::Caller] {
+            assert_eq!(evidence(other), []);
+        }
+    }
+}
