@@ -26,6 +26,8 @@ mod shared;
 mod sockets;
 mod supervise;
 mod sys;
+#[allow(dead_code, reason = "its users come with the next steps")]
+mod tree;
 mod usage;
 mod view;
 mod watch;

@@ -115,6 +115,15 @@ pub(crate) fn attach_mount(mount: BorrowedFd, target: &CStr) -> io::Result<()> {
     .map(drop)
 }
 
+/// `getdents64(2)`: the next entries of a directory, as many as fit; 0 at its end.
+pub(crate) fn read_directory(directory: BorrowedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the kernel writes at most the given number of bytes into `buffer`, which is borrowed for the call.
+    let length = check(unsafe {
+        libc::syscall(libc::SYS_getdents64, directory.as_raw_fd(), buffer.as_mut_ptr(), buffer.len())
+    })?;
+    usize::try_from(length).map_err(io::Error::other)
+}
+
 /// `close_range(2)` (Linux 5.9): closes the descriptors from `first` to `last`, both included; none if there are none.
 ///
 /// Only where nothing owns one of them, or for a process that is about to exec or exit.
