@@ -1,0 +1,131 @@
+//! Many launches, ended at random moments in every way there is, and then a look at the host: nothing may be left.
+//!
+//! `AGENTKIT_SOAK_LAUNCHES` sets how many (2,000), `AGENTKIT_SOAK_SEED` repeats the choices of an earlier run, which
+//! prints its seed. The moments are those of the machine and come out differently each time.
+
+#[path = "../jail/mod.rs"]
+mod jail;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod drive;
+mod host;
+
+use drive::{Choices, Tally};
+use host::Host;
+use jail::stage::{self, Stage};
+use jail::who::Who;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, ExitCode, Stdio};
+use std::sync::Mutex;
+use support::{Stop, trial};
+
+const LAUNCHES: &str = "AGENTKIT_SOAK_LAUNCHES";
+const SEED: &str = "AGENTKIT_SOAK_SEED";
+/// Processes that launch at the same time, one launch each.
+const DRIVERS: u64 = 2;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let Some(end) = drive::as_another_process(&arguments) {
+        return end;
+    }
+    Stage::run(|| {
+        let everybody = Who::everybody();
+        let soak = |who: &Who| {
+            let who = *who;
+            trial(&format!("random_ends_leave_nothing::{}", who.name()), move || {
+                random_ends_leave_nothing(who, everybody.len() as u64)
+            })
+        };
+        support::run(everybody.iter().map(soak).collect())
+    })
+}
+
+fn random_ends_leave_nothing(who: Who, share: u64) -> Result<(), Stop> {
+    // Each counts its own descriptors and takes what is new on the host for its own.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock();
+    who.can_launch()?;
+    let seed = number(SEED, std::time::UNIX_EPOCH.elapsed()?.as_nanos() as u64)?;
+    let launches = number(LAUNCHES, 2_000)? / share / DRIVERS;
+    eprintln!("{} x {launches} launches {}, {SEED}={seed}", DRIVERS, who.name());
+
+    let (root, name) = (stage::open_directory()?, host::unused_name());
+    let (helper, driver) = (root.path().join(&name), root.path().join("drive"));
+    fs::copy(stage::helper(), &helper)?;
+    fs::copy(std::env::current_exe()?, &driver)?;
+    let corner = root.path().join("corner");
+    make_corner(who, &corner)?;
+    let before = Host::look(&name)?;
+    let kept = listing(&corner.join("work"))?;
+
+    let drivers = (0..DRIVERS).map(|number| {
+        let choices = Choices {
+            helper: helper.clone(),
+            corner: corner.clone(),
+            launches,
+            seed: seed.wrapping_add(number),
+        };
+        start(who, &driver, &choices)
+    });
+    let drivers: Vec<Child> = drivers.collect::<Result<_, Stop>>()?;
+    for driver in drivers {
+        let output = driver.wait_with_output()?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        eprint!("{said}");
+        assert!(output.status.success(), "{SEED}={seed}: {}: {said}", output.status);
+        Tally::must_cover_everything(&said, launches)?;
+    }
+
+    before.nothing_is_new(&name)?;
+    assert_eq!(listing(&corner.join("work"))?, kept);
+    Ok(())
+}
+
+fn number(variable: &str, default: u64) -> Result<u64, Stop> {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().map_err(|_| Stop::Fail(format!("{variable}={text} is not a number"))),
+        Err(_) => Ok(default),
+    }
+}
+
+/// What the launcher owns: a work dir, and a directory for output.
+fn make_corner(who: Who, corner: &Path) -> Result<(), Stop> {
+    for path in [corner.to_path_buf(), corner.join("work"), corner.join("work/below"), corner.join("out")] {
+        fs::create_dir(&path)?;
+        who.own(&path)?;
+    }
+    let file = corner.join("work/below/file");
+    fs::write(&file, "as it was")?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640))?;
+    Ok(who.own(&file)?)
+}
+
+/// Everything below, with what tells a changed file.
+fn listing(directory: &Path) -> Result<Vec<String>, Stop> {
+    use std::os::unix::fs::MetadataExt;
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let meta = path.symlink_metadata()?;
+        let (mode, owner, changed) =
+            (meta.mode(), (meta.uid(), meta.gid()), (meta.mtime(), meta.mtime_nsec()));
+        found.push(format!("{path:?} {mode:o} {owner:?} {changed:?}"));
+        if meta.is_dir() {
+            found.extend(listing(&path)?);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The driver as the launcher it is about, in that launcher's own environment.
+fn start(who: Who, driver: &Path, choices: &Choices) -> Result<Child, Stop> {
+    let mut command = who.shell()?;
+    command.args(["-c", "exec \"$@\"", "sh"]).arg(driver).args(choices.arguments()).current_dir("/");
+    Ok(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?)
+}
