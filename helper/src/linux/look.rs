@@ -94,8 +94,8 @@ impl<'a> Looks<'a> {
         Seen { alive, passed }
     }
 
-    /// Their size is the kernel's business; that it was reached is worth knowing.
-    fn look_at_private_directories(&mut self) {
+    /// Their size is the kernel's business; that it was reached is worth knowing, also when all processes are dead.
+    pub(crate) fn look_at_private_directories(&mut self) {
         let Ok(system) = fstatfs(&self.private) else { return };
         let used = system.blocks().saturating_sub(system.blocks_free())
             * u64::try_from(system.block_size()).unwrap_or(0);

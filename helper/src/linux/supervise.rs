@@ -66,6 +66,8 @@ struct Supervisor<'a> {
 struct Running<'a> {
     since: Instant,
     looks: Looks<'a>,
+    /// Not at once: most commands end before, and would be held up by it.
+    next_look: Instant,
     traces: Traces,
 }
 
@@ -92,8 +94,8 @@ impl<'a> Supervisor<'a> {
                 self.kill(Ok(EndedBy::Caller));
             }
             self.look_at_clock();
-            let alive = self.look_at_use();
-            if let Some(forks) = &mut self.forks {
+            let alive = self.look_at_use(events.asked);
+            if let (Some(forks), Some(alive)) = (&mut self.forks, alive) {
                 forks.look(alive, self.plan.limits.processes);
                 if events.asked {
                     forks.answer(alive, self.plan.limits.processes);
@@ -112,8 +114,9 @@ impl<'a> Supervisor<'a> {
             // Killed, it announces its end; a deadline that has passed must not turn the wait into a spin.
             return look::INTERVAL;
         }
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        self.started.as_ref().map_or(left, |running| left.min(running.looks.interval))
+        let next =
+            self.started.as_ref().map_or(self.deadline, |running| running.next_look.min(self.deadline));
+        next.saturating_duration_since(Instant::now())
     }
 
     /// Takes one message of init, if there is one.
@@ -131,7 +134,7 @@ impl<'a> Supervisor<'a> {
                 let sockets = if read_back.sockets_tell { Some(handle("the sockets")?) } else { None };
                 let looks = Looks::new(&self.plan.limits, Handles { proc, private, sockets });
                 let traces = Traces::new(self.plan, descriptors);
-                self.started = Some(Running { since, looks, traces });
+                self.started = Some(Running { since, looks, next_look: since + look::INTERVAL, traces });
                 self.deadline = since + Duration::from_millis(self.plan.limits.wall_ms);
                 on_start(Started {
                     version: VERSION,
@@ -157,13 +160,17 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Looks at what is used, and returns how many processes and threads the run has now.
-    fn look_at_use(&mut self) -> u64 {
-        let seen = self.started.as_mut().map(|running| running.looks.look()).unwrap_or_default();
+    /// Looks at what is used when it is time to, or when it has to be known at once. Returns how many processes and
+    /// threads the run has now.
+    fn look_at_use(&mut self, at_once: bool) -> Option<u64> {
+        let running =
+            self.started.as_mut().filter(|running| at_once || running.next_look <= Instant::now())?;
+        let seen = running.looks.look();
+        running.next_look = Instant::now() + running.looks.interval;
         if let Some(passed) = seen.passed {
             self.kill(Ok(passed));
         }
-        seen.alive
+        Some(seen.alive)
     }
 
     /// Kills init, and the kernel kills everything else in its pid namespace.
@@ -176,7 +183,10 @@ impl<'a> Supervisor<'a> {
     /// Takes init's exit status, and with it the processor time of all that were waited for.
     fn bury(mut self) -> Result<Ended> {
         let (status, cpu) = sys::wait_with_usage(self.jail.pid).context(STEP, "wait for init")?;
-        let running = self.started.take();
+        let mut running = self.started.take();
+        if let Some(running) = &mut running {
+            running.looks.look_at_private_directories();
+        }
         let ended_by = match (self.cause.take(), &running) {
             (Some(cause), _) => cause?,
             // Somebody outside, the kernel's out-of-memory killer for one, killed init and thereby the jail.
