@@ -123,6 +123,7 @@ fn errno(name: &str) -> u32 {
     match name {
         "EPERM" => 1,
         "ENOSYS" => 38,
+        "EPROTONOSUPPORT" => 93,
         "EOPNOTSUPP" => 95,
         "EAFNOSUPPORT" => 97,
         other => panic!("profiles/seccomp: no errno called {other}"),

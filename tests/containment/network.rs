@@ -22,6 +22,8 @@ calls! {
         connection_to_a_unix_socket_in_the_work_dir
     ];
     // It reaches the hypervisor from any network namespace.
+    multipath_socket: "socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)" => "EPROTONOSUPPORT";
+    lite_datagram_socket: "socket.socket(socket.AF_INET6, socket.SOCK_DGRAM, 136)" => "EPROTONOSUPPORT";
     vsock_socket: "call('socket', 40, socket.SOCK_STREAM, 0)" => "EAFNOSUPPORT";
     netlink_socket: "call('socket', 16, socket.SOCK_RAW, 0)" => "EAFNOSUPPORT";
     packet_socket: "call('socket', 17, socket.SOCK_RAW, 0)" => "EAFNOSUPPORT";
