@@ -2,7 +2,7 @@
 
 use super::forks;
 use super::message::{self, Message};
-use super::program::Program;
+use super::program::{self, Program};
 use super::sys::{self, Forked};
 use super::view::HOME;
 use crate::error::{Context, Result, failure};
@@ -12,16 +12,15 @@ use nix::fcntl::OFlag;
 use nix::libc;
 use nix::unistd::{chdir, dup2_stdin, pipe2, setsid};
 use std::collections::BTreeMap;
-use std::ffi::{CString, OsString};
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const STEP: &str = "exec";
 const FIRST_AFTER_STREAMS: i32 = 3;
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Everything that execve needs, made before the fork.
 pub(crate) struct Command {
@@ -43,7 +42,7 @@ impl Command {
         let c_string =
             |bytes: Vec<u8>| CString::new(bytes).map_err(io::Error::from).context(STEP, "make a C string");
         let path = c_string(program.path.as_os_str().as_bytes().to_vec())?;
-        let mut argv = plan.argv.clone();
+        let mut argv = program.argv.clone();
         if let Some(name) = argv.first_mut().filter(|name| name.to_bytes().starts_with(b"/")) {
             // Interpreters find their library from it, and a link among its parents does not exist inside.
             *name = path.clone();
@@ -117,35 +116,42 @@ impl Command {
         };
         let error = nix::errno::Errno::from_raw(errno);
         let hint = match errno {
-            libc::ENOENT => Some(
-                "the file, or the interpreter or loader that it names, does not exist inside the jail"
-                    .to_owned(),
-            ),
+            libc::ENOENT => Some(self.what_is_missing()),
             libc::EACCES => Some("it is not readable and executable for the jail's user".to_owned()),
             _ => None,
         };
         let message = format!("execute {:?} in {:?}: {}", self.path, self.directory, error.desc());
         agentkit_protocol::Failure { errno: Some(errno), hint, ..failure(kind, STEP, message) }
     }
+
+    fn what_is_missing(&self) -> String {
+        let path = self.directory.join(std::ffi::OsStr::from_bytes(self.path.to_bytes()));
+        match program::leads_to(&path) {
+            Some(end) => format!(
+                "it leads to {end:?}: if the host has that, name its directory in PATH or grant it by a rule, because \
+                 files where a jail can write grant nothing"
+            ),
+            None => "the file, or the interpreter or loader that it names, does not exist inside the jail"
+                .to_owned(),
+        }
+    }
 }
 
 /// What the jail sets, then what the policy adds. Nothing is inherited.
 fn environment(plan: &Plan, program: &Program, workdir: &Path) -> Vec<Vec<u8>> {
-    let mut path = OsString::from(PATH);
-    if let Some(dir) = program.path.parent().filter(|dir| dir.is_absolute() && !super::view::is_system(dir)) {
-        path = [dir.as_os_str(), path.as_os_str()].join(std::ffi::OsStr::new(":"));
-    }
     let mut variables: BTreeMap<&str, Vec<u8>> = [
         ("HOME", HOME.as_bytes().to_vec()),
         ("LANG", b"C.UTF-8".to_vec()),
         ("LOGNAME", b"jail".to_vec()),
-        ("PATH", path.into_vec()),
+        ("PATH", program.search_path.as_bytes().to_vec()),
         ("PWD", workdir.as_os_str().as_bytes().to_vec()),
         ("SHELL", b"/bin/sh".to_vec()),
         ("TMPDIR", b"/tmp".to_vec()),
         ("USER", b"jail".to_vec()),
     ]
     .into();
+    let cargo_home = program.cargo_home.iter().map(|home| home.as_os_str().as_bytes().to_vec());
+    variables.extend(cargo_home.map(|home| ("CARGO_HOME", home)));
     variables.extend(plan.env.iter().map(|(name, Bytes(value))| (name.as_str(), value.clone())));
     variables.into_iter().map(|(name, value)| [name.as_bytes(), b"=", &value].concat()).collect()
 }

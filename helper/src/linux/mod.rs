@@ -51,7 +51,7 @@ use workdir::WorkPath;
 /// Runs the command of a plan; returns when it and everything it left behind is dead.
 pub(crate) fn launch(plan: &Plan, stdin: Option<OwnedFd>, reporter: &mut Reporter) -> Result<Ended> {
     let workdir = WorkPath::find(&plan.workdir)?;
-    let program = Program::find(&plan.argv, &Surroundings::of_this_process(&workdir))?;
+    let program = Program::find(&plan.argv, &Surroundings::of_this_process(&workdir, plan))?;
     let from_client = matches!(reporter, Reporter::Client(_));
     let jail = enter(plan, &workdir, Some(Command { program: &program, stdin, from_client }))?;
     supervise::run(jail, plan, reporter)

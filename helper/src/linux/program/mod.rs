@@ -1,0 +1,320 @@
+//! Step 3: which file is the command, and what else it needs to be readable.
+//!
+//! Interpreters often live under a home directory that the jail hides (pyenv, venv, conda, uv, nvm, rustup). Those that
+//! `argv` or `PATH` lead to are granted read-only. Nothing is executed to find them, and nothing that a jail could have
+//! written widens the view: whatever lies where a jail can write grants nothing.
+
+mod prefix;
+mod script;
+mod versions;
+mod walk;
+
+use super::view::is_system;
+use super::workdir::WorkPath;
+use crate::error::{Hint, Result, failure};
+use crate::validate::Plan;
+use agentkit_protocol::{Bytes, FailureKind};
+use script::Interpreter;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use versions::StandIns;
+use walk::{Walk, look};
+
+const STEP: &str = "program";
+/// Where programs are if nothing else is said.
+const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// More interpreters of interpreters the kernel does not start (`ELOOP`).
+const MOST_SCRIPTS: u8 = 5;
+
+/// Values by name.
+type Variables<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
+
+/// What the lookup depends on beside the file system.
+pub(crate) struct Surroundings<'a> {
+    /// The launcher's variables.
+    own: Box<Variables<'a>>,
+    /// The policy's variables.
+    asked: &'a [(String, Bytes)],
+    /// Where a jail can write, as real paths.
+    writable: Vec<PathBuf>,
+    /// The host directory that the command starts in.
+    start: Option<PathBuf>,
+}
+
+impl<'a> Surroundings<'a> {
+    /// Those of this process.
+    pub(crate) fn of_this_process(workdir: &WorkPath, plan: &'a Plan) -> Self {
+        let start = workdir.on_host().map(Path::to_path_buf);
+        Surroundings {
+            own: Box::new(|name| std::env::var_os(name)),
+            asked: &plan.env,
+            writable: start.iter().cloned().collect(),
+            start,
+        }
+    }
+
+    fn asked(&self, name: &str) -> Option<OsString> {
+        let (_, value) = self.asked.iter().find(|(asked, _)| asked == name)?;
+        Some(OsStr::from_bytes(&value.0).to_owned())
+    }
+
+    /// Where the command itself is looked for.
+    fn path(&self) -> OsString {
+        (self.own)("PATH").unwrap_or_else(|| USUAL_PATH.into())
+    }
+
+    fn walk(&self, from: impl AsRef<Path>, path: impl AsRef<Path>) -> Option<Walk> {
+        walk::walk(from.as_ref(), path.as_ref(), &self.writable)
+    }
+}
+
+/// The command and what it needs.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// What is executed, as the jail sees it.
+    pub(crate) path: PathBuf,
+    /// Its arguments, the first one included.
+    pub(crate) argv: Vec<CString>,
+    /// Directories, files and links outside the system directories that become visible under their own path.
+    pub(crate) grants: Vec<PathBuf>,
+    /// Where the command looks for programs, unless the policy says so.
+    pub(crate) search_path: OsString,
+    /// Where cargo finds what was downloaded, if that is granted.
+    pub(crate) cargo_home: Option<PathBuf>,
+}
+
+impl Program {
+    /// Looks up `argv[0]` the way a shell does.
+    pub(crate) fn find(argv: &[CString], around: &Surroundings) -> Result<Self> {
+        let name = Path::new(OsStr::from_bytes(argv.first().map_or(b"", |name| name.to_bytes())));
+        let mut search = Search::new(around, argv.get(1).map_or(b"", |word| word.to_bytes()));
+        let path = if name.is_absolute() {
+            // A file that only exists inside, such as one of the policy's own, needs no grant, and one that is found by
+            // way of a place where a jail can write gets none.
+            search.program(name).unwrap_or_else(|| name.to_path_buf())
+        } else if name.components().count() > 1 {
+            // Relative to the work dir, which only exists inside.
+            name.to_path_buf()
+        } else {
+            let found = search.look_in(&around.path(), name);
+            let missing =
+                || failure(FailureKind::NotFound, STEP, format_args!("{name:?} is in no directory of PATH"));
+            found.ok_or_else(missing).or_else(|missing| search.explain(missing))?
+        };
+        let mut argv = argv.to_vec();
+        if search.toolchain.is_some() {
+            // Meant for rustup, which is not asked.
+            argv.remove(1);
+        }
+        Ok(search.into_program(path, argv))
+    }
+}
+
+/// What has been found so far.
+struct Search<'a> {
+    around: &'a Surroundings<'a>,
+    grants: Vec<PathBuf>,
+    /// Directories of interpreters that scripts look for, which are not known as installations.
+    dirs: Vec<PathBuf>,
+    /// A first argument that only rustup understands, without its `+`.
+    plus: Option<&'a OsStr>,
+    /// The same once it is known that the command is one of rustup's.
+    toolchain: Option<&'a OsStr>,
+    scripts_left: u8,
+    /// A stand-in that stands for nothing.
+    idle_stand_in: Option<PathBuf>,
+}
+
+impl<'a> Search<'a> {
+    fn new(around: &'a Surroundings<'a>, first_argument: &'a [u8]) -> Self {
+        Search {
+            around,
+            grants: Vec::new(),
+            dirs: Vec::new(),
+            plus: first_argument.strip_prefix(b"+").map(OsStr::from_bytes),
+            toolchain: None,
+            scripts_left: MOST_SCRIPTS,
+            idle_stand_in: None,
+        }
+    }
+
+    /// The first program of that name.
+    fn look_in(&mut self, path: &OsStr, name: &Path) -> Option<PathBuf> {
+        std::env::split_paths(path)
+            .filter(|dir| dir.is_absolute())
+            .find_map(|dir| self.program(&dir.join(name)))
+    }
+
+    /// The path under which a program can be started inside, with all that it needs granted. None if there is none, or
+    /// if a jail may have made that path.
+    fn program(&mut self, path: &Path) -> Option<PathBuf> {
+        let sight = look(path).filter(|sight| sight.is_program)?;
+        if is_system(path) && is_system(&sight.real) && !sight.real.ends_with("rustup") {
+            // What a distribution installs names the interpreters of the distribution.
+            if sight.real.starts_with("/usr/local") && self.around.walk("/", path).is_some() {
+                self.follow_script(&sight.real);
+            }
+            return Some(path.to_path_buf());
+        }
+        // Links among the parents are resolved here, a last one is kept: to many programs their name means something.
+        let dir = self.around.walk("/", path.parent()?)?.real;
+        let path = self.stood_for(&dir, path.file_name()?)?;
+        let walk = self.around.walk("/", &path)?;
+        self.grant_all(&walk);
+        self.follow_script(&walk.real);
+        Some(path)
+    }
+
+    /// The program itself, or the one that it is a stand-in for.
+    fn stood_for(&mut self, dir: &Path, name: &OsStr) -> Option<PathBuf> {
+        let itself = dir.join(name);
+        let dirs = match self.around.stand_ins(dir, self.plus) {
+            Some(StandIns::Rustup(dirs)) if versions::is_rustup(dir, name) => {
+                self.toolchain = self.plus;
+                dirs
+            }
+            Some(StandIns::Shims(dirs)) => dirs,
+            _ => return Some(itself),
+        };
+        let found = versions::first(&dirs, name);
+        if found.is_none() {
+            self.idle_stand_in = Some(itself);
+        }
+        found
+    }
+
+    /// Every link on the way to a program, and the program. Where one is in an installation, the installation.
+    fn grant_all(&mut self, walk: &Walk) {
+        for path in walk.links.iter().chain([&walk.real]).filter(|path| !is_system(path)) {
+            let installation = path.parent().and_then(|dir| self.around.installation(dir));
+            self.grants.extend(installation.unwrap_or_else(|| vec![path.clone()]));
+        }
+    }
+
+    /// What the kernel starts for a script, and what is started for that.
+    fn follow_script(&mut self, file: &Path) {
+        if self.scripts_left == 0 {
+            return;
+        }
+        self.scripts_left -= 1;
+        match script::interpreter_of(file) {
+            None => {}
+            Some(Interpreter::At(path)) => self.need(&path),
+            Some(Interpreter::Named { env, name }) => {
+                self.need(&env);
+                let path = self.around.asked("PATH").unwrap_or_else(|| self.around.path());
+                // With a slash in it, `env` does not look for it.
+                let is_plain = Path::new(&name).file_name() == Some(&name);
+                let found = self.look_in(&path, Path::new(&name)).filter(|_| is_plain);
+                self.dirs.extend(found.and_then(|found| Some(found.parent()?.to_path_buf())));
+            }
+        }
+    }
+
+    /// A program that will be started by exactly this path.
+    fn need(&mut self, path: &Path) {
+        let Some(sight) = look(path).filter(|sight| sight.is_program) else { return };
+        if is_system(path) && is_system(&sight.real) {
+            return;
+        }
+        let Some(walk) = self.around.walk("/", path) else { return };
+        self.grant_all(&walk);
+        self.follow_script(&walk.real);
+    }
+
+    /// Programs that the command starts by name: of `PATH`, the system directories and the installations outside.
+    fn search_path(&mut self) -> Vec<PathBuf> {
+        let asked = self.around.asked("PATH");
+        let mut kept = Vec::new();
+        let mut seen = Vec::new();
+        for entry in std::env::split_paths(asked.as_ref().unwrap_or(&self.around.path())) {
+            if is_system(&entry) {
+                kept.push(entry);
+            } else if entry.is_absolute() && !seen.contains(&entry) {
+                let Some(walk) = self.around.walk("/", &entry) else { continue };
+                if asked.is_some() {
+                    // It is looked into under that name.
+                    self.grants.extend(walk.links);
+                }
+                kept.extend(self.installations_in_force(&walk.real));
+                seen.push(entry);
+            }
+        }
+        kept
+    }
+
+    /// The directories of programs that an entry of `PATH` stands for, with their installations granted.
+    fn installations_in_force(&mut self, dir: &Path) -> Vec<PathBuf> {
+        let mut dirs = match self.around.stand_ins(dir, self.toolchain) {
+            Some(StandIns::Shims(dirs) | StandIns::Rustup(dirs)) => dirs,
+            None => vec![dir.to_path_buf()],
+        };
+        dirs.retain(|dir| {
+            let installation = self.around.installation(dir);
+            let is_kept = is_system(dir) || installation.is_some();
+            self.grants.extend(installation.into_iter().flatten());
+            is_kept
+        });
+        dirs
+    }
+
+    fn into_program(mut self, path: PathBuf, argv: Vec<CString>) -> Program {
+        let kept = self.search_path();
+        let own = path.parent().filter(|dir| dir.is_absolute() && !is_system(dir)).map(Path::to_path_buf);
+        let found =
+            std::mem::take(&mut self.dirs).into_iter().filter(|dir| !is_system(dir) && !kept.contains(dir));
+        let mut dirs: Vec<PathBuf> = Vec::new();
+        let all = own.into_iter().chain(found).chain(kept.iter().cloned());
+        for dir in all.chain(std::env::split_paths(USUAL_PATH)) {
+            if !dirs.contains(&dir) {
+                dirs.push(dir);
+            }
+        }
+        let cargo_home = self.cargo_home(&dirs);
+        // Each came out of a colon-separated list, or can do without.
+        dirs.retain(|dir| !dir.as_os_str().as_bytes().contains(&b':'));
+        let search_path = std::env::join_paths(dirs).unwrap_or_else(|_| USUAL_PATH.into());
+        Program { path, argv, grants: outermost(self.grants), search_path, cargo_home }
+    }
+
+    /// Where there is a toolchain and a project to build, what was downloaded for it is granted too.
+    fn cargo_home(&mut self, dirs: &[PathBuf]) -> Option<PathBuf> {
+        self.around.start.as_ref()?;
+        let has_cargo = |dir: &PathBuf| self.around.walk("/", dir.join("cargo")).is_some();
+        dirs.iter().find(|dir| !is_system(dir) && has_cargo(dir))?;
+        let home = (self.around.own)("CARGO_HOME").map(PathBuf::from);
+        let home = home.or_else(|| Some(Path::new(&(self.around.own)("HOME")?).join(".cargo")))?;
+        let home = self.around.walk("/", home).map(|walk| walk.real)?;
+        let registry = self.around.public_registry(&home);
+        self.grants.extend(registry.iter().cloned());
+        (!registry.is_empty()).then_some(home)
+    }
+
+    /// Why a name was not found, where there is more to say.
+    fn explain<T>(&self, missing: agentkit_protocol::Failure) -> Result<T> {
+        let Some(stand_in) = &self.idle_stand_in else { return Err(missing) };
+        Err(missing).hint(&format!(
+            "{stand_in:?} stands for a version that is not installed or not chosen; files in the work dir choose none"
+        ))
+    }
+}
+
+/// What a file inside leads to, be it a link or a script: for the reason why it could not be started.
+pub(crate) fn leads_to(file: &Path) -> Option<PathBuf> {
+    std::fs::read_link(file).ok().or_else(|| match script::interpreter_of(file)? {
+        Interpreter::At(path) | Interpreter::Named { env: path, .. } => Some(path),
+    })
+}
+
+/// Drops duplicates, what another entry already holds, and what is visible anyway.
+fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.retain(|path| !is_system(path) && !path.starts_with("/etc/alternatives"));
+    // Whatever lies below a path comes right after it.
+    paths.sort();
+    paths.dedup_by(|next, kept| next.starts_with(kept));
+    paths
+}
+
+#[cfg(test)]
+mod tests;
