@@ -4,6 +4,8 @@
 mod codes;
 #[path = "helper_cli/ends.rs"]
 mod ends;
+#[path = "helper_cli/interpreters.rs"]
+mod interpreters;
 mod jail;
 #[path = "helper_cli/judge.rs"]
 mod judge;
@@ -31,7 +33,8 @@ macro_rules! tests {
 pub(crate) use tests;
 
 fn main() -> ExitCode {
-    let modules = [codes::TESTS, ends::TESTS, refusals::TESTS, streams::TESTS, work_dirs::TESTS];
+    let modules =
+        [codes::TESTS, ends::TESTS, interpreters::TESTS, refusals::TESTS, streams::TESTS, work_dirs::TESTS];
     Stage::run(|| {
         support::run(modules.iter().copied().flatten().map(|(name, test)| trial(name, test)).collect())
     })

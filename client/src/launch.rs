@@ -11,7 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// What the helper needs to look up commands and to find interpreters. It passes none of them on.
-const ENVIRONMENT: [&str; 3] = ["PATH", "HOME", "PYENV_VERSION"];
+const ENVIRONMENT: [&str; 6] =
+    ["PATH", "HOME", "PYENV_VERSION", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "CARGO_HOME"];
 
 /// A running helper. It is killed and reaped when this is dropped, whatever the reason.
 pub(crate) struct Process(Child);

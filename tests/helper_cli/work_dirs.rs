@@ -1,6 +1,5 @@
-//! Work dirs and interpreters in unusual places.
+//! Work dirs in unusual places.
 
-use super::judge::text;
 use crate::jail::desk::{Desk, json};
 use crate::support::Stop;
 use crate::tests;
@@ -10,15 +9,13 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
-use std::process::Command;
 
 tests![
     a_deleted_current_directory,
     unusual_names_of_work_dirs,
     a_work_dir_behind_a_link,
     a_relative_work_dir,
-    work_dirs_that_are_the_host,
-    an_interpreter_in_a_hidden_home
+    work_dirs_that_are_the_host
 ];
 
 fn a_deleted_current_directory() -> Result<(), Stop> {
@@ -81,7 +78,6 @@ fn a_relative_work_dir() -> Result<(), Stop> {
     Ok(())
 }
 
-/// A virtual environment in a home that the jail hides: its prefix is there, and nothing else of that home.
 /// By whatever name: on most hosts `/bin` is a link, and `/var/run` is one.
 fn work_dirs_that_are_the_host() -> Result<(), Stop> {
     let desk = Desk::new()?;
@@ -106,26 +102,5 @@ fn work_dirs_that_are_the_host() -> Result<(), Stop> {
         let run = desk.launch(&policy)?;
         assert_eq!((run.status.code(), run.failure()?.kind), (Some(125), FailureKind::Policy), "{path:?}");
     }
-    Ok(())
-}
-
-fn an_interpreter_in_a_hidden_home() -> Result<(), Stop> {
-    let desk = Desk::new()?;
-    let environment = desk.path("home/.v");
-    let made = Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&environment).output()?;
-    if !made.status.success() {
-        return Err(Stop::Skip(format!("this Python makes no virtual environment: {}", text(&made.stderr))));
-    }
-    fs::write(desk.path("home/key"), "canary")?;
-    let script = "import json, sys\nprint(sys.prefix)\ntry: print(open(sys.argv[1]).read())\nexcept OSError: print('no key')";
-    let mut policy = desk.tracer();
-    policy.argv = vec![
-        Bytes::from(environment.join("bin/python")),
-        "-c".into(),
-        script.into(),
-        Bytes::from(desk.path("home/key")),
-    ];
-    let run = desk.launch(&policy)?;
-    assert_eq!(text(&run.stdout), format!("{}\nno key\n", environment.display()), "{run:?}");
     Ok(())
 }

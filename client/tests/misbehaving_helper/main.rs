@@ -92,7 +92,11 @@ fn nothing_of_the_caller_is_passed_on() {
     let variables = run("print-environment").expect("an outcome").stdout.text();
     assert!(variables.contains("PATH\n"));
     for name in variables.lines() {
-        assert!(["PATH", "HOME", "PYENV_VERSION"].contains(&name), "{name}");
+        assert!(
+            ["PATH", "HOME", "PYENV_VERSION", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "CARGO_HOME"]
+                .contains(&name),
+            "{name}"
+        );
     }
     if cfg!(target_os = "linux") {
         let text = run("print-descriptors").expect("an outcome").stdout.text();

@@ -13,7 +13,7 @@ use super::view::is_system;
 use super::workdir::WorkPath;
 use crate::error::{Hint, Result, failure};
 use crate::validate::Plan;
-use agentkit_protocol::{Bytes, FailureKind};
+use agentkit_protocol::{Bytes, Failure, FailureKind};
 use script::Interpreter;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -90,17 +90,19 @@ impl Program {
         let name = Path::new(OsStr::from_bytes(argv.first().map_or(b"", |name| name.to_bytes())));
         let mut search = Search::new(around, argv.get(1).map_or(b"", |word| word.to_bytes()));
         let path = if name.is_absolute() {
+            let found = search.program(name);
+            search.stands_for_something()?;
             // A file that only exists inside, such as one of the policy's own, needs no grant, and one that is found by
             // way of a place where a jail can write gets none.
-            search.program(name).unwrap_or_else(|| name.to_path_buf())
+            found.unwrap_or_else(|| name.to_path_buf())
         } else if name.components().count() > 1 {
             // Relative to the work dir, which only exists inside.
             name.to_path_buf()
+        } else if let Some(found) = search.look_in(&around.path(), name) {
+            found
         } else {
-            let found = search.look_in(&around.path(), name);
-            let missing =
-                || failure(FailureKind::NotFound, STEP, format_args!("{name:?} is in no directory of PATH"));
-            found.ok_or_else(missing).or_else(|missing| search.explain(missing))?
+            search.stands_for_something()?;
+            return Err(not_found(format_args!("{name:?} is in no directory of PATH")));
         };
         let mut argv = argv.to_vec();
         if search.toolchain.is_some() {
@@ -291,13 +293,18 @@ impl<'a> Search<'a> {
         (!registry.is_empty()).then_some(home)
     }
 
-    /// Why a name was not found, where there is more to say.
-    fn explain<T>(&self, missing: agentkit_protocol::Failure) -> Result<T> {
-        let Some(stand_in) = &self.idle_stand_in else { return Err(missing) };
-        Err(missing).hint(&format!(
-            "{stand_in:?} stands for a version that is not installed or not chosen; files in the work dir choose none"
-        ))
+    /// Fails if the command could only have been a stand-in's.
+    fn stands_for_something(&self) -> Result<()> {
+        let Some(stand_in) = &self.idle_stand_in else { return Ok(()) };
+        Err(not_found(format_args!("{stand_in:?} stands for a program of a version that is not installed"))).hint(
+            "choose an installed version with the version manager's own variable or file, which does not count where a \
+             jail can write",
+        )
     }
+}
+
+fn not_found(message: std::fmt::Arguments) -> Failure {
+    failure(FailureKind::NotFound, STEP, message)
 }
 
 /// What a file inside leads to, be it a link or a script: for the reason why it could not be started.

@@ -141,13 +141,17 @@ fn a_pyenv_shim_leads_to_the_chosen_version_and_grants_only_that() {
         assert_eq!(dirs(&program), [host.path("home/.pyenv/versions/3.11.7/bin")]);
     }
     host.variables.push(("PYENV_VERSION", "system:3.12.0".to_owned()));
-    let chosen = |host: &Host| host.find("python3", "home/.pyenv/shims").map(|program| program.path);
+    let chosen = |host: &Host| {
+        let found = host.find(&shim, "nowhere");
+        assert_eq!(found.is_ok(), host.find("python3", "home/.pyenv/shims").is_ok());
+        found.map(|program| program.path)
+    };
     assert_eq!(chosen(&host).unwrap(), host.path("home/.pyenv/versions/3.12.0/bin/python3"));
     for hostile in ["../../..", "..", "/etc", ".", "", "3.11.7/../3.12.0"] {
         host.variables[1].1 = hostile.to_owned();
         let failure = chosen(&host).unwrap_err();
         assert_eq!(failure.kind, FailureKind::NotFound, "{hostile}");
-        assert!(failure.hint.unwrap().contains("shims"), "{hostile}");
+        assert!(failure.message.contains("shims"), "{hostile}");
     }
     host.asked = vec![("PYENV_VERSION".to_owned(), Bytes::from("3.12.0"))];
     assert!(chosen(&host).is_ok(), "the policy chooses before the launcher");
