@@ -90,11 +90,12 @@ impl Program {
         let name = Path::new(OsStr::from_bytes(argv.first().map_or(b"", |name| name.to_bytes())));
         let mut search = Search::new(around, argv.get(1).map_or(b"", |word| word.to_bytes()));
         let path = if name.is_absolute() {
-            let found = search.program(name);
-            search.stands_for_something()?;
-            // A file that only exists inside, such as one of the policy's own, needs no grant, and one that is found by
-            // way of a place where a jail can write gets none.
-            found.unwrap_or_else(|| name.to_path_buf())
+            match search.program(name) {
+                Some(found) => found,
+                // A file that only exists inside, such as one of the policy's own, needs no grant, and one that is found
+                // by way of a place where a jail can write gets none.
+                None => search.stands_for_something().map(|()| name.to_path_buf())?,
+            }
         } else if name.components().count() > 1 {
             // Relative to the work dir, which only exists inside.
             name.to_path_buf()
@@ -171,17 +172,15 @@ impl<'a> Search<'a> {
     /// The program itself, or the one that it is a stand-in for.
     fn stood_for(&mut self, dir: &Path, name: &OsStr) -> Option<PathBuf> {
         let itself = dir.join(name);
-        let dirs = match self.around.stand_ins(dir, self.plus) {
-            Some(StandIns::Rustup(dirs)) if versions::is_rustup(dir, name) => {
-                self.toolchain = self.plus;
-                dirs
-            }
-            Some(StandIns::Shims(dirs)) => dirs,
+        let (dirs, toolchain) = match self.around.stand_ins(dir, self.plus) {
+            Some(StandIns::Rustup(dirs)) if versions::is_rustup(dir, name) => (dirs, self.plus),
+            Some(StandIns::Shims(dirs)) => (dirs, None),
             _ => return Some(itself),
         };
         let found = versions::first(&dirs, name);
-        if found.is_none() {
-            self.idle_stand_in = Some(itself);
+        match found {
+            Some(_) => self.toolchain = self.toolchain.or(toolchain),
+            None => self.idle_stand_in = Some(itself),
         }
         found
     }
@@ -200,6 +199,8 @@ impl<'a> Search<'a> {
             return;
         }
         self.scripts_left -= 1;
+        // The arguments are the script's.
+        self.plus = None;
         match script::interpreter_of(file) {
             None => {}
             Some(Interpreter::At(path)) => self.need(&path),

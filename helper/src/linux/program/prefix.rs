@@ -3,7 +3,7 @@
 use super::Surroundings;
 use super::script::read_start;
 use crate::linux::view::is_system;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -34,44 +34,54 @@ impl Surroundings<'_> {
     /// one that a virtual environment was made from. None if it is not known as one.
     pub(super) fn installation(&self, bin: &Path) -> Option<Vec<PathBuf>> {
         let prefix = self.prefix_of(bin)?;
-        if self.has(prefix, "pyvenv.cfg") {
-            return Some(parts(prefix).into_iter().chain(self.base_of(prefix)).collect());
+        let names = names_in(prefix);
+        if self.has(prefix, &names, "pyvenv.cfg", "") {
+            return Some(parts(prefix, &names).into_iter().chain(self.base_of(prefix)).collect());
         }
-        self.is_installation(prefix).then(|| parts(prefix))
+        self.is_installation(prefix, &names).then(|| parts(prefix, &names))
     }
 
-    /// Granting a prefix must not grant a home, or what a jail can write lies in.
+    /// Granting a prefix must not grant a home, or what a jail can write lies in. `~/.local` belongs to many programs.
     fn prefix_of<'a>(&self, bin: &'a Path) -> Option<&'a Path> {
         let prefix = bin.parent().filter(|_| bin.file_name() == Some(OsStr::new("bin")))?;
-        let is_a_home = prefix == Path::new("/root")
-            || [Path::new("/home"), Path::new("/Users")]
-                .iter()
-                .any(|homes| prefix == *homes || prefix.parent() == Some(homes));
+        let above = prefix.parent()?;
+        let is_a_home =
+            prefix == Path::new("/root") || [prefix, above].iter().any(|path| *path == Path::new("/home"));
         let home = (self.own)("HOME").map(PathBuf::from);
         let real_home = home.as_ref().and_then(|home| home.canonicalize().ok());
         let holds = |path: &PathBuf| path.starts_with(prefix);
-        let too_wide = is_a_home || self.writable.iter().chain(&home).chain(&real_home).any(holds);
+        let is_shared = prefix.file_name() == Some(OsStr::new(".local"));
+        let too_wide =
+            is_a_home || is_shared || self.writable.iter().chain(&home).chain(&real_home).any(holds);
         (!too_wide && !is_system(prefix)).then_some(prefix)
     }
 
-    /// The signs are those by which conda, rustc and Python themselves know their prefix; for Node.js it is where npm
-    /// installs to.
-    fn is_installation(&self, prefix: &Path) -> bool {
-        ["conda-meta/history", "lib/rustlib", "lib/node_modules"].iter().any(|sign| self.has(prefix, sign))
-            || ["lib", "lib64"].iter().any(|library| self.has_python(prefix, library))
+    /// The signs are those by which conda, rustc and Python themselves know their prefix; for Node.js and Ruby it is
+    /// where packages are installed to.
+    fn is_installation(&self, prefix: &Path, names: &[OsString]) -> bool {
+        self.has(prefix, names, "conda-meta", "history")
+            || ["lib", "lib64"].iter().any(|library| {
+                // It may be a link, but not to where a jail can write.
+                names.iter().any(|name| name == library)
+                    && self.walk(prefix, library).is_some_and(|walk| self.is_library(&walk.real))
+            })
     }
 
-    fn has_python(&self, prefix: &Path, library: &str) -> bool {
-        let Ok(entries) = std::fs::read_dir(prefix.join(library)) else { return false };
-        entries.filter_map(std::result::Result::ok).any(|entry| {
-            let name = entry.file_name();
-            let is_python = [&b"python"[..], b"pypy"].iter().any(|start| name.as_bytes().starts_with(start));
-            is_python && self.has(prefix, Path::new(library).join(name).join("os.py"))
-        })
+    fn is_library(&self, library: &Path) -> bool {
+        let names = names_in(library);
+        let is_python = |name: &&OsString| {
+            [&b"python"[..], b"pypy"].iter().any(|start| name.as_bytes().starts_with(start))
+        };
+        ["rustlib", "node_modules", "ruby"].iter().any(|sign| self.has(library, &names, sign, ""))
+            || names
+                .iter()
+                .filter(is_python)
+                .any(|name| self.walk(library, Path::new(name).join("os.py")).is_some())
     }
 
-    fn has(&self, prefix: &Path, below: impl AsRef<Path>) -> bool {
-        self.walk(prefix, below).is_some()
+    /// Whether a directory with these names in it has one of them, and something below that.
+    fn has(&self, directory: &Path, names: &[OsString], name: &str, below: &str) -> bool {
+        names.iter().any(|other| other == name) && self.walk(directory, Path::new(name).join(below)).is_some()
     }
 
     /// The installation that a virtual environment was made from: `home` in `pyvenv.cfg` is its `bin`
@@ -82,9 +92,11 @@ impl Surroundings<'_> {
             let config = self.walk(venv, "pyvenv.cfg")?.real;
             let config = read_start(&config, LONGEST_SETTINGS)?;
             let home = Path::new(OsStr::from_bytes(home_in(&config)?)).to_owned();
-            let home = self.walk("/", home).filter(|walk| walk.real.is_absolute())?;
-            let prefix = self.prefix_of(&home.real).filter(|prefix| self.is_installation(prefix))?;
-            Some(parts(prefix).into_iter().chain(home.links).collect())
+            let home = self.walk("/", home)?;
+            let prefix = self.prefix_of(&home.real)?;
+            let names = names_in(prefix);
+            let parts = self.is_installation(prefix, &names).then(|| parts(prefix, &names))?;
+            Some(parts.into_iter().chain(home.links).collect())
         };
         base().unwrap_or_default()
     }
@@ -99,17 +111,18 @@ fn home_in(config: &[u8]) -> Option<&[u8]> {
     })
 }
 
+fn names_in(directory: &Path) -> Vec<OsString> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect()
+}
+
 /// The whole prefix where nothing else is in it, for that is one mount.
-fn parts(prefix: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(prefix) else { return Vec::new() };
-    let names: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
-    // Desktops keep their keyrings in `~/.local/share`, rustup has shell completions in a toolchain's `etc`.
-    let lies_in = |parent: &str| prefix.parent().and_then(Path::file_name) == Some(OsStr::new(parent));
-    let is_local = prefix.file_name() == Some(OsStr::new(".local"));
-    let is_part = |name: &OsStr| PARTS.iter().any(|part| name == *part) && !(is_local && name == "share");
-    let is_harmless = |name: &OsStr| {
-        HARMLESS.iter().any(|harmless| name == *harmless) || (name == "etc" && lies_in("toolchains"))
-    };
+fn parts(prefix: &Path, names: &[OsString]) -> Vec<PathBuf> {
+    // rustup has shell completions in a toolchain's `etc`, others have settings there.
+    let is_rustups = prefix.parent().and_then(Path::file_name) == Some(OsStr::new("toolchains"));
+    let is_part = |name: &OsStr| PARTS.iter().any(|part| name == *part);
+    let is_harmless =
+        |name: &OsStr| HARMLESS.iter().any(|harmless| name == *harmless) || (is_rustups && name == "etc");
     if names.iter().all(|name| is_part(name) || is_harmless(name)) {
         return vec![prefix.to_path_buf()];
     }

@@ -29,7 +29,7 @@ pub(super) fn interpreter_of(script: &Path) -> Option<Interpreter> {
 pub(super) fn read_start(path: &Path, most: u64) -> Option<Vec<u8>> {
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    let mut start = Vec::new();
+    let mut start = Vec::with_capacity(1 << 10);
     file.take(most).read_to_end(&mut start).ok()?;
     Some(start)
 }

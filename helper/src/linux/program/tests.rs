@@ -238,7 +238,7 @@ fn the_settings_beside_an_installation_stay_hidden() {
         host.grants(&["python3"], &["home/conda/bin"]),
         parts("home/conda", &["bin", "conda-meta", "lib", "ssl"])
     );
-    assert_eq!(host.grants(&["python3"], &["home/.local/bin"]), parts("home/.local", &["bin", "lib"]));
+    assert_eq!(host.grants(&["python3"], &["home/.local/bin"]), host.paths(&["home/.local/bin/python3"]));
     let base = [host.path("home/.pyenv/versions/3.12.0")].into_iter();
     let granted: Vec<_> = base.chain(parts("home/.v", &["bin", "pyvenv.cfg"])).collect();
     assert_eq!(host.grants(&["python3"], &["home/.v/bin"]), granted);
@@ -274,6 +274,25 @@ fn scripts_that_never_end_grant_no_more_than_the_kernel_follows() {
 }
 
 #[test]
+fn the_tools_of_asdf_and_mise_are_those_of_the_home() {
+    let host = Host::new();
+    host.node("home/.asdf/installs/nodejs/20.1.0");
+    host.python("home/.asdf/installs/python/3.12.1");
+    host.python("home/.asdf/installs/python/3.13.0");
+    for name in ["node", "npm", "python3"] {
+        host.program(&format!("home/.asdf/shims/{name}"));
+    }
+    host.file("home/.tool-versions", "# mine\npython 3.12.1 3.13.0\n../../.ssh x\nruby\n");
+    host.file("home/.config/mise/config.toml", "[tools]\nnodejs = '20.1.0'\n");
+    let program = host.find("npm", "home/.asdf/shims").unwrap();
+    assert_eq!(program.path, host.path("home/.asdf/installs/nodejs/20.1.0/bin/npm"));
+    let installed = ["home/.asdf/installs/nodejs/20.1.0", "home/.asdf/installs/python/3.12.1"];
+    assert_eq!(program.grants, host.paths(&installed));
+    let bins = ["home/.asdf/installs/nodejs/20.1.0/bin", "home/.asdf/installs/python/3.12.1/bin"];
+    assert_eq!(dirs(&program), host.paths(&bins));
+}
+
+#[test]
 fn rustup_is_passed_by() {
     let mut host = Host::new();
     host.rustup();
@@ -297,6 +316,14 @@ fn rustup_is_passed_by() {
     let not_rustups = host.look(&["cargo-other", "+nightly"], &["home/.cargo/bin"]).unwrap();
     assert_eq!(not_rustups.argv.len(), 2);
     assert_eq!(not_rustups.grants, other.grants);
+
+    host.script("home/.scripts/build", "#!/usr/bin/env cargo\n");
+    let script = host.look(&["build", "+nightly"], &["home/.scripts", "home/.cargo/bin"]).unwrap();
+    assert_eq!(script.argv.len(), 2, "it is the script's argument");
+    assert_eq!(script.grants, host.paths(&[downloads, stable, "home/.scripts/build"]));
+    host.program("usr/bin/cargo");
+    let other = host.look(&["cargo", "+1.0"], &["home/.cargo/bin", "usr/bin"]).unwrap();
+    assert_eq!((other.path, other.argv.len()), (host.path("usr/bin/cargo"), 2));
 
     host.variables.push(("RUSTUP_TOOLCHAIN", "nightly".to_owned()));
     assert_eq!(host.find("cargo", "home/.cargo/bin").unwrap().path, host.path(nightly).join("bin/cargo"));

@@ -1,8 +1,8 @@
-//! Version managers that put a stand-in in front of each program: pyenv and its relatives, and rustup. A stand-in needs
-//! the whole manager to run, so what it would run is looked up here, and run instead.
+//! Version managers that put a stand-in in front of each program: pyenv and its relatives, asdf, mise, and rustup. A
+//! stand-in needs the whole manager to run, so what it would run is looked up here, and run instead.
 //!
 //! The choice is read from where the manager reads it, except for files near the work dir (`.python-version`,
-//! `rust-toolchain.toml`), which a jail may have written.
+//! `rust-toolchain.toml`, `.tool-versions`), which a jail may have written.
 
 use super::Surroundings;
 use super::prefix::LONGEST_SETTINGS;
@@ -31,7 +31,25 @@ impl Surroundings<'_> {
             return Some(StandIns::Rustup(self.toolchain(dir, toolchain).into_iter().collect()));
         }
         let root = dir.parent().filter(|_| dir.file_name() == Some(OsStr::new("shims")))?;
-        self.walk(root, "versions").map(|_| StandIns::Shims(self.versions(root)))
+        if self.walk(root, "versions").is_some() {
+            return Some(StandIns::Shims(self.versions(root)));
+        }
+        self.walk(root, "installs").map(|installs| StandIns::Shims(self.tools(&installs.real)))
+    }
+
+    /// What asdf and mise take everywhere where no file says otherwise.
+    fn tools(&self, installs: &Path) -> Vec<PathBuf> {
+        let Some(home) = (self.own)("HOME") else { return Vec::new() };
+        let mut bins = Vec::new();
+        for file in [".tool-versions", ".config/mise/config.toml"] {
+            let settings = self.walk("/", Path::new(&home).join(file));
+            let settings =
+                settings.and_then(|walk| read_start(&walk.real, LONGEST_SETTINGS)).unwrap_or_default();
+            let tools = settings.split(|byte| *byte == b'\n').filter_map(tool_in);
+            let bin = |(tool, version)| self.walk(installs, plain(tool)?.join(plain(version)?).join("bin"));
+            bins.extend(tools.filter_map(bin).map(|walk| walk.real));
+        }
+        bins
     }
 
     /// The versions that pyenv's own variable chooses, or else its file; rbenv and nodenv work the same way.
@@ -123,6 +141,13 @@ fn toolchain_in(settings: &str, start: Option<&Path>) -> Option<Vec<u8>> {
     chosen.map(|(_, name)| name.as_bytes().to_vec())
 }
 
+/// A tool and its first version, from a line of either form: `python 3.12.1 3.11.0` and `python = "3.12.1"`. Whatever
+/// else a file says in such words only chooses among what is installed.
+fn tool_in(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut words = line.split(|byte| b" \t\r=\"'".contains(byte)).filter(|word| !word.is_empty());
+    Some((words.next()?, words.next()?))
+}
+
 fn unquoted(text: &str) -> &str {
     text.trim().trim_matches(['"', '\''])
 }
@@ -163,6 +188,13 @@ mod tests {
         #[test]
         fn any_settings_are_taken(settings in "[\\[\\]a-z/=\"'\n ]{0,200}") {
             let _ = toolchain_in(&settings, Some(Path::new("/a")));
+        }
+
+        #[test]
+        fn any_line_is_taken(line in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Some((tool, version)) = tool_in(&line) {
+                prop_assert!(!tool.is_empty() && !version.is_empty());
+            }
         }
 
         #[test]
