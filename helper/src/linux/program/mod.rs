@@ -9,8 +9,8 @@ mod script;
 mod versions;
 mod walk;
 
-use super::view::is_system;
-use super::workdir::WorkPath;
+use super::view::{HOME, is_system};
+use super::workdir::{SCRATCH, WorkPath};
 use crate::error::{Hint, Result, failure};
 use crate::validate::Plan;
 use agentkit_protocol::{Bytes, Failure, FailureKind};
@@ -207,9 +207,7 @@ impl<'a> Search<'a> {
             Some(Interpreter::Named { env, name }) => {
                 self.need(&env);
                 let path = self.around.asked("PATH").unwrap_or_else(|| self.around.path());
-                // With a slash in it, `env` does not look for it.
-                let is_plain = Path::new(&name).file_name() == Some(&name);
-                let found = self.look_in(&path, Path::new(&name)).filter(|_| is_plain);
+                let found = self.look_in(&path, Path::new(&name));
                 self.dirs.extend(found.and_then(|found| Some(found.parent()?.to_path_buf())));
             }
         }
@@ -315,9 +313,11 @@ pub(crate) fn leads_to(file: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Drops duplicates, what another entry already holds, and what is visible anyway.
+/// Drops duplicates, what another entry already holds, what is visible anyway, and links where the jail has a directory of
+/// its own: `/home` is one on some systems.
 fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
-    paths.retain(|path| !is_system(path) && !path.starts_with("/etc/alternatives"));
+    let is_taken = |path: &Path| [HOME, SCRATCH, "/tmp"].iter().any(|own| Path::new(own).starts_with(path));
+    paths.retain(|path| !is_system(path) && !path.starts_with("/etc/alternatives") && !is_taken(path));
     // Whatever lies below a path comes right after it.
     paths.sort();
     paths.dedup_by(|next, kept| next.starts_with(kept));

@@ -45,8 +45,8 @@ impl Surroundings<'_> {
     fn prefix_of<'a>(&self, bin: &'a Path) -> Option<&'a Path> {
         let prefix = bin.parent().filter(|_| bin.file_name() == Some(OsStr::new("bin")))?;
         let above = prefix.parent()?;
-        let is_a_home =
-            prefix == Path::new("/root") || [prefix, above].iter().any(|path| *path == Path::new("/home"));
+        let homes = ["/home", "/var/home"].map(Path::new);
+        let is_a_home = prefix == Path::new("/root") || homes.contains(&prefix) || homes.contains(&above);
         let home = (self.own)("HOME").map(PathBuf::from);
         let real_home = home.as_ref().and_then(|home| home.canonicalize().ok());
         let holds = |path: &PathBuf| path.starts_with(prefix);

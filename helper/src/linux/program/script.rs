@@ -45,7 +45,8 @@ fn parse(start: &[u8]) -> Option<Interpreter> {
     if path.file_name() != Some(OsStr::new("env")) {
         return Some(Interpreter::At(path));
     }
-    let name = words.map(split_string).find(|word| is_name(word))?;
+    // With a slash in it, `env` does not look for it.
+    let name = words.map(split_string).find(|word| is_name(word)).filter(|name| !name.contains(&b'/'))?;
     Some(Interpreter::Named { env: path, name: OsStr::from_bytes(name).to_owned() })
 }
 
@@ -81,6 +82,7 @@ mod tests {
             ("#!/usr/bin/env -Sdeno run\n", named("/usr/bin/env", "deno")),
             ("#!/usr/bin/env -S A=b -i node --x\n", named("/usr/bin/env", "node")),
             ("#!/usr/bin/env --split-string=node --x\n", named("/usr/bin/env", "node")),
+            ("#!/usr/bin/env /opt/x\n", None),
             ("#!/usr/bin/env\n", None),
             ("#!/usr/bin/env -S\n", None),
             ("#!python3\n", None),

@@ -511,3 +511,21 @@ fn the_launchers_order_of_directories_is_kept() {
         "/usr/bin:/usr/games:/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin"
     );
 }
+
+#[test]
+fn what_is_there_anyway_is_not_granted_again() {
+    let paths = [
+        "/opt/b/c",
+        "/home",
+        "/usr/x",
+        "/opt/b",
+        "/opt/b-c",
+        "/tmp",
+        "/home/u",
+        "/work",
+        "/opt/b",
+        "/etc/alternatives/x",
+    ];
+    let left = outermost(paths.map(PathBuf::from).to_vec());
+    assert_eq!(left, ["/home/u", "/opt/b", "/opt/b-c"].map(PathBuf::from));
+}
