@@ -113,7 +113,8 @@ fn sigkill_at_any_moment_leaves_nothing() -> Result<(), Stop> {
         tree.signal(Signal::SIGKILL)?;
         assert_eq!(tree.must_be_gone()?, None);
     }
-    assert_eq!(processes::with_marker(&marker), [] as [u32; 0]);
+    // Nobody waits for a tree whose supervisor was killed: the kernel takes it down in its own time.
+    eventually("all are dead", Duration::from_secs(10), || processes::with_marker(&marker).is_empty())?;
     assert_eq!(before.added()?, [] as [String; 0]);
     Ok(())
 }
