@@ -14,6 +14,7 @@ attacks![
     read_a_key_by_a_link_in_the_work_dir,
     read_a_key_by_a_hard_link,
     read_a_key_by_the_root_of_another_process,
+    read_a_key_above_the_root,
     read_a_key_by_an_inherited_directory,
     read_a_key_by_its_file_handle,
     read_the_password_file,
@@ -84,6 +85,24 @@ fn read_a_key_by_the_root_of_another_process(who: Who) -> Result<(), Stop> {
                    \x20           attempt(lambda: print(open(f'/proc/{pid}/{root}{arguments[0]}').read()))\n\
                    answer('tried')";
     leaks(&scene, payload, &scene.path("home/key"), &canary)
+}
+
+/// What is mounted over the root is where the root's own `..` leads.
+fn read_a_key_above_the_root(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let canary = scene.canary("home/key")?;
+    let payload = "for above in '/..', '/../..', '/../proc/..', '/proc/self/root/..', '../../../../../..':\n\
+                   \x20   attempt(lambda: print(open(above + arguments[0]).read()))\n\
+                   roots = [line for line in open('/proc/self/mountinfo') if line.split()[4] == '/']\n\
+                   print(len(roots), 'at the root')\n\
+                   answer('tried')";
+    let attack = scene.attack(payload).knows(scene.path("home/key"));
+    let outside = attack.bare()?;
+    bites(outside.gave_out(&canary), &outside)?;
+    let inside = attack.jailed()?;
+    stays_in(&inside, &canary)?;
+    assert!(inside.gave_out("1 at the root"), "{inside:?}");
+    Ok(())
 }
 
 fn read_a_key_by_an_inherited_directory(who: Who) -> Result<(), Stop> {

@@ -66,10 +66,9 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
         }
     };
     let sockets = sockets::open()?;
-    task.view.open(&task.identity)?;
-    // After the sources, whose detached mounts count as mount namespaces, and before the launcher's /proc is gone.
+    // Before the launcher's /proc is gone.
     forbid_nested_namespaces()?;
-    let mounted = mounts::build(&task.view, task.plan)?;
+    let mounted = mounts::build(&mut task.view, task.plan)?;
     read_nothing()?;
     let launchers_limits = limits::apply(&task.plan.limits)?;
     privileges::drop_all()?;

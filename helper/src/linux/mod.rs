@@ -20,6 +20,7 @@ mod proc_files;
 mod program;
 mod read_back;
 mod relay;
+mod root;
 mod sanitize;
 mod seccomp;
 mod shared;
@@ -84,8 +85,7 @@ fn enter(plan: &Plan, workdir: &WorkPath, command: Option<Command>) -> Result<Ja
     let from_client = command.as_ref().is_some_and(|command| command.from_client);
     let mut view = View::new(workdir, grants)?;
     if identity.gives_up_root() {
-        // The mapped user can neither traverse root's directories nor map the owner of a work dir.
-        view.open(&identity)?;
+        view.open_as_root(&identity)?;
         if from_client {
             relay::give_pipes_to(identity.uid, identity.gid)?;
         }

@@ -1,37 +1,34 @@
 //! Step 6: the file view, each mount with its reason. Runs in the new mount namespace, as pid 1.
 
 use super::identity::INNER_ID;
-use super::view::{self, Excerpt, View, below_root};
+use super::root::{Root, back, front};
+use super::sys;
+use super::view::{self, Entry, System, View};
 use super::watch;
 use super::workdir;
 use crate::error::{Context, Hint, Result, policy};
 use crate::validate::Plan;
-use nix::fcntl::{OFlag, open};
+use agentkit_protocol::WorkDir;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::libc;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::stat::{Mode, SFlag, mknod};
-use nix::unistd::{chdir, pivot_root};
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use nix::sys::stat::Mode;
+use nix::unistd::pivot_root;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 const STEP: &str = "mounts";
 
-/// Where the host's tree is while the new root grows: any directory that certainly exists, and not `/proc`, which has
-/// to stay visible until the new one is mounted.
-const NEW_ROOT: &str = "/usr";
-/// Holds all private directories, so that one size bounds them together. Gone before the command starts.
-const SCRATCH_POOL: &str = ".scratch";
-/// Holds a host directory while its entries are taken from it.
-const STAGE: &str = ".stage";
-const PRIVATE: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
-
-const DEVICE_LINKS: [(&str, &str); 4] = [
-    ("dev/fd", "/proc/self/fd"),
-    ("dev/stdin", "/proc/self/fd/0"),
-    ("dev/stdout", "/proc/self/fd/1"),
-    ("dev/stderr", "/proc/self/fd/2"),
+/// A device node cannot be made in a user namespace, so the host's harmless ones are borrowed.
+const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/urandom"];
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+    // The same since Linux 5.6, but for the moment when a machine starts.
+    ("/dev/random", "urandom"),
 ];
 
 /// What the supervisor needs from inside: the jail's own `/proc`, a handle on the file system of the private
@@ -42,104 +39,76 @@ pub(crate) struct Mounted {
     pub(crate) watched: Vec<OwnedFd>,
 }
 
-/// Builds the view and makes it the root.
-pub(crate) fn build(view: &View, plan: &Plan) -> Result<Mounted> {
-    detach_from_host()?;
-    new_root()?;
-    links(view)?;
-    for bind in &view.binds {
-        make_target(&bind.path, bind.is_dir)?;
-        bind.attach(&below_root(&bind.path))?;
+/// Builds the view and makes it the root. What is sealed is complete by then; what is writable comes after.
+pub(crate) fn build(view: &mut View, plan: &Plan) -> Result<Mounted> {
+    let mut root = Root::new(plan.limits.disk)?;
+    show_system(&mut root, &view.system)?;
+    make_accounts(&mut root)?;
+    seal(libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)?;
+    show_devices(&mut root)?;
+    // Devices too: writing to one is no write to its file system, and its mode and times stay what they are.
+    seal(libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID)?;
+    let proc = show_processes()?;
+    let private = make_private_directories(&mut root, plan)?;
+    for entry in &mut view.entries {
+        show(&mut root, entry)?;
     }
-    for excerpt in &view.excerpts {
-        show_entries(excerpt)?;
-    }
-    accounts()?;
-    device_links()?;
-    let proc = process_files()?;
-    let private = private_directories(plan)?;
-    if let Some(workdir) = &view.workdir {
-        make_target(&workdir.path, true)?;
-        workdir.attach(&below_root(&workdir.path))?;
-    }
-    let watched = watched_paths(view, plan)?;
-    put_away(SCRATCH_POOL)?;
+    let watched = watched_paths(&mut root, view, plan)?;
     switch_root()?;
     Ok(Mounted { proc, private, watched })
 }
 
-/// Nothing mounted here may show up outside, nor the other way round.
-fn detach_from_host() -> Result<()> {
-    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
-        .map_err(io::Error::from)
-        .context(STEP, "make every mount private")
-        .hint("the distribution may allow user namespaces but no mounts in them, for instance by AppArmor")
-}
-
-/// An empty root; it only ever holds names, so its size is a bound on mistakes.
-fn new_root() -> Result<()> {
-    tmpfs(NEW_ROOT, "mode=0755,size=1m,nr_inodes=4096")?;
-    chdir(NEW_ROOT).map_err(io::Error::from).context(STEP, "enter the new root")
-}
-
-fn tmpfs(target: &str, options: &str) -> Result<()> {
-    mount(Some("tmpfs"), target, Some("tmpfs"), PRIVATE, Some(options))
-        .map_err(io::Error::from)
-        .context(STEP, format_args!("mount tmpfs on {target} ({options})"))
-}
-
-fn links(view: &View) -> Result<()> {
-    for (path, says) in &view.links {
-        let path = below_root(path);
-        make_parent(&path)?;
-        symlink(says, &path).context(STEP, format_args!("link {path:?}"))?;
+fn show_system(root: &mut Root, system: &System) -> Result<()> {
+    for (path, says) in &system.links {
+        root.link(path, says)?;
+    }
+    for (path, is_dir) in &system.binds {
+        match bind(path, path, root, *is_dir) {
+            // What the host does not have is left out.
+            Err(failure) if matches!(failure.errno, Some(libc::ENOENT | libc::ENOTDIR)) => {
+                root.remove(path, *is_dir)?;
+            }
+            result => result?,
+        }
     }
     Ok(())
 }
 
-/// Shows some entries of a host directory. They take over its mount's attributes, read-only among them.
-fn show_entries(excerpt: &Excerpt) -> Result<()> {
-    let whole = &excerpt.whole;
-    make_directory(&below_root(&whole.path), 0o755)?;
-    make_directory(Path::new(STAGE), 0o700)?;
-    whole.attach(Path::new(STAGE))?;
-    for (name, is_dir) in &excerpt.entries {
-        let target = whole.path.join(name);
-        make_target(&target, *is_dir)?;
-        bind(&Path::new(STAGE).join(name), &below_root(&target))?;
-    }
-    put_away(STAGE)
-}
-
-fn bind(source: &Path, target: &Path) -> Result<()> {
-    mount(Some(source), target, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+/// Binds `source` at `path`, and whatever is mounted in it: the kernel refuses to uncover what that covers.
+fn bind(source: &Path, path: &Path, root: &mut Root, is_dir: bool) -> Result<()> {
+    root.target(path, is_dir)?;
+    mount(Some(source), front(path), None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
         .map_err(io::Error::from)
-        .context(STEP, format_args!("bind {source:?} to {target:?}"))
+        .context(STEP, format_args!("bind {source:?} at {path:?}"))
 }
 
 /// Programs want to know who they are; the host's accounts are nobody's business.
-fn accounts() -> Result<()> {
+fn make_accounts(root: &mut Root) -> Result<()> {
     let passwd =
         format!("jail:x:{INNER_ID}:{INNER_ID}::{}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n", view::HOME);
     let group = format!("jail:x:{INNER_ID}:\nnogroup:x:65534:\n");
-    let hosts = "127.0.0.1 localhost jail\n::1 localhost\n";
-    write_new(Path::new("etc/passwd"), passwd.as_bytes())?;
-    write_new(Path::new("etc/group"), group.as_bytes())?;
-    write_new(Path::new("etc/hosts"), hosts.as_bytes())?;
-    write_new(Path::new("etc/nsswitch.conf"), b"passwd: files\ngroup: files\nhosts: files\n")
+    root.file(Path::new("/etc/passwd"), passwd.as_bytes())?;
+    root.file(Path::new("/etc/group"), group.as_bytes())?;
+    root.file(Path::new("/etc/hosts"), b"127.0.0.1 localhost jail\n::1 localhost\n")?;
+    root.file(Path::new("/etc/nsswitch.conf"), b"passwd: files\ngroup: files\nhosts: files\n")
 }
 
-fn device_links() -> Result<()> {
+/// Restricts everything that is mounted by now, in one call.
+fn seal(attributes: u64) -> Result<()> {
+    sys::restrict_mount(AT_FDCWD, attributes).context(STEP, "mount_setattr the new root")
+}
+
+fn show_devices(root: &mut Root) -> Result<()> {
     for (path, says) in DEVICE_LINKS {
-        symlink(says, path).context(STEP, format_args!("link {path}"))?;
+        root.link(Path::new(path), Path::new(says))?;
     }
-    Ok(())
+    DEVICES.map(Path::new).into_iter().try_for_each(|path| bind(path, path, root, false))
 }
 
 /// Processes of the jail alone, and nothing of the kernel's settings (`subset=pid`, Linux 5.8).
-fn process_files() -> Result<OwnedFd> {
-    make_directory(Path::new("proc"), 0o555)?;
-    mount(Some("proc"), "proc", Some("proc"), PRIVATE | MsFlags::MS_NOEXEC, Some("subset=pid"))
+fn show_processes() -> Result<OwnedFd> {
+    let private = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("proc"), "proc", Some("proc"), private, Some("subset=pid"))
         .map_err(io::Error::from)
         .context(STEP, "mount /proc")
         .hint("the kernel refuses a fresh /proc where the launcher's own is partly covered, as in most containers")?;
@@ -148,108 +117,65 @@ fn process_files() -> Result<OwnedFd> {
         .context(STEP, "open /proc")
 }
 
-/// Everything that the command can write outside its work dir, under one size and one number of files.
-fn private_directories(plan: &Plan) -> Result<OwnedFd> {
-    make_directory(Path::new(SCRATCH_POOL), 0o700)?;
-    // A file costs the kernel about a kilobyte that no size limit counts.
-    let files = (plan.limits.disk >> 12).clamp(1024, 1 << 20);
-    tmpfs(SCRATCH_POOL, &format!("mode=0755,size={},nr_inodes={files}", plan.limits.disk))?;
-    private_directory("tmp", Path::new("/tmp"), 0o1777)?;
-    private_directory("shm", Path::new("/dev/shm"), 0o1777)?;
-    private_directory("home", Path::new(view::HOME), 0o700)?;
-    private_directory("work", Path::new(workdir::SCRATCH), 0o755)?;
+/// Everything that the command can write outside its work dir.
+fn make_private_directories(root: &mut Root, plan: &Plan) -> Result<OwnedFd> {
+    make_private_directory(root, Path::new("/tmp"), 0o1777)?;
+    make_private_directory(root, Path::new("/dev/shm"), 0o1777)?;
+    make_private_directory(root, Path::new(view::HOME), 0o700)?;
+    if matches!(plan.workdir, WorkDir::Scratch) {
+        make_private_directory(root, Path::new(workdir::SCRATCH), 0o755)?;
+    }
     for (name, content) in &plan.files {
-        write_new(&Path::new("tmp").join(name), content).hint("limits.disk bounds the policy's files too")?;
+        root.file(&Path::new("/tmp").join(name), content)
+            .hint("limits.disk bounds the policy's files too")?;
     }
     open("tmp", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
         .map_err(io::Error::from)
         .context(STEP, "open /tmp")
 }
 
-/// A directory of the pool, shown at `target`.
-fn private_directory(name: &str, target: &Path, mode: u32) -> Result<()> {
-    let source = Path::new(SCRATCH_POOL).join(name);
-    make_directory(&source, mode)?;
-    make_target(target, true)?;
-    bind(&source, &below_root(target))
+/// A writable directory of the root.
+fn make_private_directory(root: &mut Root, path: &Path, mode: u32) -> Result<()> {
+    root.directory(path, mode)?;
+    bind(&back(path), path, root, true)
+}
+
+/// Attaches an entry to exactly the place that its path names in the jail: a link on the way there would mean that it
+/// was put there since the path was resolved.
+fn show(root: &mut Root, entry: &mut Entry) -> Result<()> {
+    let mount = entry.mount()?;
+    root.target(&entry.path, entry.is_dir)?;
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let target = openat2(AT_FDCWD, front(&entry.path), how)
+        .map_err(io::Error::from)
+        .context(STEP, format_args!("open {:?} in the jail", entry.path))?;
+    sys::attach_mount(mount.as_fd(), target.as_fd())
+        .context(STEP, format_args!("move_mount to {:?}", entry.path))
 }
 
 /// At a watched path stands an empty directory: to open it is an attempt, and there is nothing in it to read.
-fn watched_paths(view: &View, plan: &Plan) -> Result<Vec<OwnedFd>> {
-    let workdir = view.workdir.as_ref().map(|workdir| workdir.path.as_path());
-    plan.watched_paths
-        .iter()
-        .map(|path| {
-            let target = below_root(path);
-            let in_workdir =
-                workdir.is_some_and(|workdir| path.starts_with(workdir) || workdir.starts_with(path));
-            if in_workdir || target.symlink_metadata().is_ok() {
-                return Err(policy(format_args!(
-                    "watch.paths: {path:?} lies in what the jail can see anyway"
-                )));
-            }
-            make_directory(&target, 0o755)?;
-            watch::listen_for_opening(&target)
-        })
-        .collect()
+fn watched_paths(root: &mut Root, view: &View, plan: &Plan) -> Result<Vec<OwnedFd>> {
+    let mut watched = Vec::new();
+    for path in &plan.watched_paths {
+        let shown =
+            view.system.binds.iter().map(|(path, _)| path).chain(view.entries.iter().map(|e| &e.path));
+        if root.has(path) || shown.into_iter().any(|shown| path.starts_with(shown) || shown.starts_with(path))
+        {
+            return Err(policy(format_args!("watch.paths: {path:?} lies in what the jail can see anyway")));
+        }
+        root.directory(path, 0o755)?;
+        watched.push(watch::listen_for_opening(&back(path))?);
+    }
+    Ok(watched)
 }
 
-/// Takes away a mount that served its purpose; what was bound from it stays.
-fn put_away(directory: &str) -> Result<()> {
-    umount2(directory, MntFlags::MNT_DETACH)
-        .map_err(io::Error::from)
-        .and_then(|()| std::fs::remove_dir(directory))
-        .context(STEP, format_args!("put {directory} away"))
-}
-
-/// Makes the new root the root, drops the host's tree, and seals what is left.
+/// Makes the new root the root, and drops the host's tree with everything that served to build the new one.
 fn switch_root() -> Result<()> {
     pivot_root(".", ".")
         .map_err(io::Error::from)
         .context(STEP, "pivot_root")
         .hint("pivot_root needs a root that is a mount: not a chroot and not an initial ramdisk")?;
-    umount2(".", MntFlags::MNT_DETACH).map_err(io::Error::from).context(STEP, "detach the host's tree")?;
-    chdir("/").map_err(io::Error::from).context(STEP, "enter /")?;
-    let sealed = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | PRIVATE;
-    mount(None::<&str>, "/", None::<&str>, sealed, None::<&str>)
-        .map_err(io::Error::from)
-        .context(STEP, "make the root read-only")
-}
-
-/// Makes what a mount needs to be attached to, unless the view already has it.
-fn make_target(path: &Path, is_dir: bool) -> Result<()> {
-    let target = below_root(path);
-    if is_dir {
-        return make_directory(&target, 0o755);
-    }
-    make_parent(&target)?;
-    if target.symlink_metadata().is_ok() { Ok(()) } else { make_file(&target) }
-}
-
-fn make_parent(path: &Path) -> Result<()> {
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => make_directory(parent, 0o755),
-        None => Ok(()),
-    }
-}
-
-fn make_directory(path: &Path, mode: u32) -> Result<()> {
-    // Parents get the mode too; all of them are the jail's own and empty.
-    DirBuilder::new()
-        .recursive(true)
-        .mode(mode)
-        .create(path)
-        .context(STEP, format_args!("make the directory {path:?}"))
-}
-
-fn make_file(path: &Path) -> Result<()> {
-    mknod(path, SFlag::S_IFREG, Mode::from_bits_truncate(0o444), 0)
-        .map_err(io::Error::from)
-        .context(STEP, format_args!("make the file {path:?}"))
-}
-
-fn write_new(path: &Path, content: &[u8]) -> Result<()> {
-    let open =
-        || -> io::Result<File> { OpenOptions::new().write(true).create_new(true).mode(0o644).open(path) };
-    open().and_then(|mut file| file.write_all(content)).context(STEP, format_args!("write {path:?}"))
+    umount2(".", MntFlags::MNT_DETACH).map_err(io::Error::from).context(STEP, "umount2 the host's tree")
 }

@@ -17,7 +17,7 @@ pub(crate) fn map_owner(mount: &OwnedFd, path: &Path, identity: &Identity) -> Re
     let stat =
         nix::sys::stat::fstat(mount).map_err(io::Error::from).context(STEP, format_args!("stat {path:?}"))?;
     let mapping = OwnerMapping::new(stat.st_uid, stat.st_gid, identity)?;
-    sys::set_mount_attributes(mount.as_fd(), libc::MOUNT_ATTR_IDMAP, Some(mapping.namespace.as_fd()))
+    sys::map_ids_of_mount(mount.as_fd(), mapping.namespace.as_fd())
         .context(STEP, format_args!("map the owner of the work dir {path:?}"))
         .hint("its file system cannot map ids (an overlay root of a container cannot): use a scratch work dir, or a directory on ext4, xfs, btrfs or tmpfs")
 }

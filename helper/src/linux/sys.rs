@@ -72,18 +72,27 @@ pub(crate) fn clone_mount(path: &CStr) -> io::Result<OwnedFd> {
     owned(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) })
 }
 
-/// `mount_setattr(2)` (Linux 5.12) on a detached mount and everything below it.
-///
-/// `set` is a mask of `MOUNT_ATTR_*`; `user_namespace` goes with `MOUNT_ATTR_IDMAP`.
-pub(crate) fn set_mount_attributes(
-    mount: BorrowedFd,
-    set: u64,
-    user_namespace: Option<BorrowedFd>,
-) -> io::Result<()> {
+/// `mount_setattr(2)` (Linux 5.12) on a mount and everything below it: adds the `MOUNT_ATTR_*` of `set`, and takes it out
+/// of every peer group, so that nothing that is mounted elsewhere later shows up in it.
+pub(crate) fn restrict_mount(mount: BorrowedFd, set: u64) -> io::Result<()> {
+    // SAFETY: all-zero means "change nothing" for every field of this plain struct.
+    let unchanged: libc::mount_attr = unsafe { std::mem::zeroed() };
+    set_mount_attributes(
+        mount,
+        &libc::mount_attr { attr_set: set, propagation: libc::MS_PRIVATE, ..unchanged },
+    )
+}
+
+/// `mount_setattr(2)` with `MOUNT_ATTR_IDMAP` on a detached mount and everything below it.
+pub(crate) fn map_ids_of_mount(mount: BorrowedFd, user_namespace: BorrowedFd) -> io::Result<()> {
     // SAFETY: all-zero means "change nothing" for every field of this plain struct.
     let mut attributes: libc::mount_attr = unsafe { std::mem::zeroed() };
-    attributes.attr_set = set;
-    attributes.userns_fd = user_namespace.map_or(0, |fd| fd.as_raw_fd().unsigned_abs().into());
+    attributes.attr_set = libc::MOUNT_ATTR_IDMAP;
+    attributes.userns_fd = user_namespace.as_raw_fd().unsigned_abs().into();
+    set_mount_attributes(mount, &attributes)
+}
+
+fn set_mount_attributes(mount: BorrowedFd, attributes: &libc::mount_attr) -> io::Result<()> {
     let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
     // SAFETY: the path is an empty C string, `attributes` lives through the call and its size is passed.
     check(unsafe {
@@ -92,24 +101,24 @@ pub(crate) fn set_mount_attributes(
             mount.as_raw_fd(),
             c"".as_ptr(),
             flags,
-            &raw const attributes,
+            std::ptr::from_ref(attributes),
             size_of::<libc::mount_attr>(),
         )
     })
     .map(drop)
 }
 
-/// `move_mount(2)` (Linux 5.2): attaches a detached mount at `target`, relative to the current directory.
-pub(crate) fn attach_mount(mount: BorrowedFd, target: &CStr) -> io::Result<()> {
-    // SAFETY: both paths are valid C strings for the length of the call.
+/// `move_mount(2)` (Linux 5.2): attaches a detached mount at what `target` refers to.
+pub(crate) fn attach_mount(mount: BorrowedFd, target: BorrowedFd) -> io::Result<()> {
+    // SAFETY: both paths are empty C strings.
     check(unsafe {
         libc::syscall(
             libc::SYS_move_mount,
             mount.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_FDCWD,
-            target.as_ptr(),
-            libc::MOVE_MOUNT_F_EMPTY_PATH,
+            target.as_raw_fd(),
+            c"".as_ptr(),
+            libc::MOVE_MOUNT_F_EMPTY_PATH | libc::MOVE_MOUNT_T_EMPTY_PATH,
         )
     })
     .map(drop)
