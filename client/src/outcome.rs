@@ -30,9 +30,12 @@ impl Outcome {
     pub fn exit_code(&self) -> Option<i32> {
         match self.ended.ended_by {
             EndedBy::Exit(code) => Some(code),
-            EndedBy::Signal(_) | EndedBy::WallClock | EndedBy::Memory | EndedBy::Cpu | EndedBy::Caller => {
-                None
-            }
+            EndedBy::Signal(_)
+            | EndedBy::WallClock
+            | EndedBy::Memory
+            | EndedBy::Cpu
+            | EndedBy::Disk
+            | EndedBy::Caller => None,
         }
     }
 
@@ -50,6 +53,7 @@ impl Outcome {
                 "killed at the processor limit of {}",
                 wall(self.limits.cpu_seconds.saturating_mul(1000))
             ),
+            EndedBy::Disk => format!("killed at the disk limit of {}", size(self.limits.disk)),
             EndedBy::Caller => "killed because the caller cancelled".to_owned(),
         }
     }
@@ -107,6 +111,7 @@ mod tests {
         assert_eq!(line(EndedBy::WallClock), "killed at the wall-clock limit of 2 s");
         assert_eq!(line(EndedBy::Memory), "killed at the memory limit of 512 MiB");
         assert_eq!(line(EndedBy::Cpu), "killed at the processor limit of 10 s");
+        assert_eq!(line(EndedBy::Disk), "killed at the disk limit of 64 MiB");
         assert_eq!(line(EndedBy::Caller), "killed because the caller cancelled");
     }
 

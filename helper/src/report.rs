@@ -64,6 +64,7 @@ fn complaint(event: &Event) -> Option<String> {
         Event::Ended(Ended { ended_by: EndedBy::WallClock, .. }) => Limit::Wall,
         Event::Ended(Ended { ended_by: EndedBy::Memory, .. }) => Limit::Memory,
         Event::Ended(Ended { ended_by: EndedBy::Cpu, .. }) => Limit::Cpu,
+        Event::Ended(Ended { ended_by: EndedBy::Disk, .. }) => Limit::Disk,
         Event::Ended(_) | Event::Started(_) | Event::Capabilities(_) => return None,
     };
     let Event::Ended(ended) = event else { return None };
@@ -88,7 +89,7 @@ fn exit_code(event: &Event) -> i32 {
             EndedBy::Signal(number) => exit_code::SIGNAL + number,
             EndedBy::WallClock => exit_code::WALL_CLOCK,
             // SIGKILL is what the tree died of.
-            EndedBy::Memory | EndedBy::Cpu | EndedBy::Caller => exit_code::SIGNAL + 9,
+            EndedBy::Memory | EndedBy::Cpu | EndedBy::Disk | EndedBy::Caller => exit_code::SIGNAL + 9,
         },
         Event::Failed(failure) => match failure.kind {
             FailureKind::Policy | FailureKind::Host | FailureKind::Required => exit_code::FAILED,
@@ -145,7 +146,7 @@ mod tests {
         assert_eq!(exit_code(&ended(EndedBy::Exit(125))), 125);
         assert_eq!(exit_code(&ended(EndedBy::Signal(11))), 139);
         assert_eq!(exit_code(&ended(EndedBy::WallClock)), 124);
-        for killed in [EndedBy::Caller, EndedBy::Memory, EndedBy::Cpu] {
+        for killed in [EndedBy::Caller, EndedBy::Memory, EndedBy::Cpu, EndedBy::Disk] {
             assert_eq!(exit_code(&ended(killed)), 137);
         }
         let failed = |kind| Event::Failed(crate::error::failure(kind, "step", "x"));

@@ -28,6 +28,9 @@ attacks![
     memory_in_a_file_of_the_private_directories,
     one_large_file,
     many_files,
+    disk_hog,
+    disk_hog_that_reserves,
+    disk_hog_of_files_without_a_name,
     many_descriptors,
     processor_hog_that_ignores_the_signal,
     processor_hog_of_children_that_nobody_waits_for,
@@ -364,6 +367,44 @@ fn one_large_file(who: Who) -> Result<(), Stop> {
     assert_eq!(size("work/large"), 1 << 20);
     assert_eq!(size("work/reserved"), 0);
     Ok(())
+}
+
+/// The work dir is the host's, whose file system has no limit for a run. `payload` leaves or holds four times what is
+/// allowed, and each file is within its own limit.
+fn fills(who: Who, payload: &str) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let attack =
+        scene.attack(&format!("{payload}\nwrite('survived')")).policy(|policy| policy.limits.disk = 16 << 20);
+    let ended = survives(&scene, &attack)?.ended()?;
+    assert_eq!(ended.ended_by, EndedBy::Disk, "{ended:?}");
+    assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::Disk), "{ended:?}");
+    assert!(ended.usage.written > 16 << 20, "{ended:?}");
+    Ok(())
+}
+
+fn disk_hog(who: Who) -> Result<(), Stop> {
+    fills(who, "for at in range(64): write(f'part-{at}', 'x' * (1 << 20)); time.sleep(0.01)")
+}
+
+/// Space is taken without a byte being written, deep down.
+fn disk_hog_that_reserves(who: Who) -> Result<(), Stop> {
+    fills(
+        who,
+        "top = os.getcwd()\n\
+         for at in range(64):\n\
+         \x20   os.mkdir('deeper'); os.chdir('deeper')\n\
+         \x20   os.posix_fallocate(os.open('part', os.O_CREAT | os.O_WRONLY), 0, 1 << 20); time.sleep(0.01)\n\
+         os.chdir(top)",
+    )
+}
+
+fn disk_hog_of_files_without_a_name(who: Who) -> Result<(), Stop> {
+    fills(
+        who,
+        "for at in range(64):\n\
+         \x20   os.posix_fallocate(os.open('part', os.O_CREAT | os.O_WRONLY), 0, 1 << 20); os.unlink('part'); time.sleep(0.01)\n\
+         time.sleep(0.2)",
+    )
 }
 
 fn many_descriptors(who: Who) -> Result<(), Stop> {

@@ -90,6 +90,8 @@ pub enum EndedBy {
     Memory,
     /// We killed the tree when it had used its processor time.
     Cpu,
+    /// We killed the tree when it had added too much to a bound work dir.
+    Disk,
     /// The caller went away or cancelled, and we killed the tree.
     Caller,
 }
@@ -104,7 +106,7 @@ pub enum Limit {
     Cpu,
     /// Memory.
     Memory,
-    /// Bytes or files in the private directories.
+    /// Bytes or files in the private directories, or bytes in a bound work dir.
     Disk,
     /// The size of one file; only known where it killed the command.
     FileSize,
@@ -136,7 +138,8 @@ pub struct Usage {
     /// very short run can show 0. Pages that processes share count once for each, but once altogether where the sum
     /// would be over the limit; shared memory that no process holds counts only where it could pass the limit.
     pub peak_memory: u64,
-    /// The most that files in the private directories took at one time, in bytes; the files of the policy included.
+    /// The most that files in the private directories took at one time, in bytes, the files of the policy included; and
+    /// the most that the file system of a bound work dir had less than earlier in the run, whoever took it.
     pub written: u64,
 }
 

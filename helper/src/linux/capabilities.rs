@@ -93,8 +93,10 @@ fn cpu() -> Level {
 fn disk(workdir: &WorkDir) -> Level {
     match workdir {
         WorkDir::Scratch | WorkDir::Overlay { .. } => Level::Full,
-        WorkDir::Bind(_) => Level::Partial(
-            "the private directories are bounded together, the work dir only per file".to_owned(),
+WorkDir::Bind(_) => Level::Polled(
+            "the private directories are bounded together by the kernel; in the work dir the supervisor looks every 10 ms at \
+             what its file system lost and counts what changed, without files that are left in mappings alone"
+                .to_owned(),
         ),
     }
 }

@@ -9,7 +9,8 @@ use super::view::View;
 use super::{capabilities, limits, mounts, network, privileges, read_back, seccomp, sockets, sys, watch};
 use crate::error::{Context, Hint, Result};
 use crate::validate::Plan;
-use agentkit_protocol::EndedBy;
+use agentkit_protocol::{EndedBy, WorkDir};
+use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -69,6 +70,7 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     // Before the launcher's /proc is gone.
     forbid_nested_namespaces()?;
     let mounted = mounts::build(&mut task.view, task.plan)?;
+    let workdir = hosts_work_dir(task)?;
     read_nothing()?;
     let launchers_limits = limits::apply(&task.plan.limits)?;
     privileges::drop_all()?;
@@ -85,6 +87,7 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     let handles = [mounted.proc.as_fd(), mounted.private.as_fd()]
         .into_iter()
         .chain(sockets.as_ref().map(AsFd::as_fd))
+        .chain(workdir.as_ref().map(AsFd::as_fd))
         .chain(connections.as_ref().map(AsFd::as_fd));
     let handles: Vec<_> = handles.chain(mounted.watched.iter().map(AsFd::as_fd)).collect();
     message::send(channel.as_fd(), &Message::Started { read_back }, &handles)
@@ -93,6 +96,17 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
         Some(pid) => reap_until_gone(pid),
         None => Ok(EndedBy::Exit(0)),
     }
+}
+
+/// For the supervisor, who can look at it only with the eyes of the jail: through the mount that maps its owner.
+fn hosts_work_dir(task: &Task<'_>) -> Result<Option<OwnedFd>> {
+    if !matches!(task.plan.workdir, WorkDir::Bind(_)) {
+        return Ok(None);
+    }
+    open(&task.directory, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+        .map_err(io::Error::from)
+        .context(STEP, format_args!("open the work dir {:?}", task.directory))
+        .map(Some)
 }
 
 fn start(task: &mut Task<'_>, channel: &OwnedFd) -> Result<Option<libc::pid_t>> {

@@ -1,6 +1,7 @@
 //! The looks at what a running jail uses, and what they have found so far.
 
 use super::cpu::Ledger;
+use super::disk::Disk;
 use super::memory::Memory;
 use super::sockets::Sockets;
 use super::usage;
@@ -24,6 +25,8 @@ pub(crate) struct Handles {
     pub(crate) private: OwnedFd,
     /// By which the kernel tells about the jail's sockets, where it can.
     pub(crate) sockets: Option<OwnedFd>,
+    /// The work dir, if it is the host's.
+    pub(crate) workdir: Option<OwnedFd>,
 }
 
 /// The most of everything that was seen at one time.
@@ -42,6 +45,7 @@ pub(crate) struct Looks<'a> {
     private: OwnedFd,
     memory: Memory,
     cpu: Ledger,
+    disk: Option<Disk>,
     peak: Peak,
     disk_was_full: bool,
     /// How long to wait until the next one.
@@ -65,6 +69,7 @@ impl<'a> Looks<'a> {
             private: handles.private,
             memory: Memory::new(handles.sockets.map(Sockets::new)),
             cpu: Ledger::default(),
+            disk: handles.workdir.map(Disk::new),
             peak: Peak::default(),
             disk_was_full: false,
             interval: INTERVAL,
@@ -82,12 +87,17 @@ impl<'a> Looks<'a> {
         self.peak.memory = self.peak.memory.max(memory);
         self.peak.cpu = self.peak.cpu.max(self.cpu.update(&processes));
         self.look_at_private_directories();
+        let limits = self.limits;
+        let disk_is_over =
+            self.disk.as_mut().is_some_and(|disk| disk.is_over(limits.disk, &self.proc, &processes));
         self.interval = INTERVAL.max(rest_after(began));
         let cpu_limit = Duration::from_secs(self.limits.cpu_seconds).saturating_add(GOODBYE);
         let passed = if memory > self.limits.memory {
             Some(EndedBy::Memory)
         } else if self.peak.cpu > cpu_limit {
             Some(EndedBy::Cpu)
+        } else if disk_is_over {
+            Some(EndedBy::Disk)
         } else {
             None
         };
@@ -111,15 +121,16 @@ impl<'a> Looks<'a> {
             cpu_us: micros(waited_for.max(self.peak.cpu)),
             peak_processes: self.peak.tasks,
             peak_memory: self.peak.memory,
-            written: self.peak.private,
+            written: self.peak.private.saturating_add(self.disk.as_ref().map_or(0, |disk| disk.peak_lost)),
         }
     }
 
-    /// Every limit that was touched, with the evidence. `at_limit` is how often one more process was asked for in vain.
+    /// Every limit that was touched, with the evidence; the one that ended the run first. `at_limit` is how often one more process was asked for in vain.
     pub(crate) fn limits_reached(&self, ended_by: EndedBy, at_limit: u64) -> Vec<LimitReached> {
         let limits = self.limits;
         let reached = |limit, evidence: String| LimitReached { limit, evidence };
-        let mut list = Vec::new();
+        let end = self.evidence_of_end(ended_by);
+        let mut list: Vec<_> = end.map(|(limit, evidence)| reached(limit, evidence)).into_iter().collect();
         if self.peak.tasks >= limits.processes || at_limit > 0 {
             let (peak, limit) = (self.peak.tasks, limits.processes);
             let evidence =
@@ -130,7 +141,6 @@ impl<'a> Looks<'a> {
             let evidence = format!("no space or no file left at a limit of {} bytes", limits.disk);
             list.push(reached(Limit::Disk, evidence));
         }
-        list.extend(self.evidence_of_end(ended_by).map(|(limit, evidence)| reached(limit, evidence)));
         list
     }
 
@@ -151,6 +161,16 @@ impl<'a> Looks<'a> {
             EndedBy::Cpu => {
                 let used = self.peak.cpu.as_millis();
                 (Limit::Cpu, format!("killed after {used} ms of processor time at a limit of {cpu} s"))
+            }
+            EndedBy::Disk => {
+                let lost = self.disk.as_ref().map_or(0, |disk| disk.peak_lost);
+                (
+                    Limit::Disk,
+                    format!(
+                        "killed when the work dir's file system had {lost} bytes less at a limit of {}",
+                        limits.disk
+                    ),
+                )
             }
             EndedBy::Signal(libc::SIGXCPU) => {
                 (Limit::Cpu, format!("the command died of SIGXCPU at a processor limit of {cpu} s"))
@@ -189,8 +209,10 @@ mod tests {
     fn evidence(ended_by: EndedBy) -> Vec<Limit> {
         let limits = Limits::default();
         let open = |path| OwnedFd::from(File::open(path).unwrap());
-        let looks =
-            Looks::new(&limits, Handles { proc: open("/proc"), private: open("/proc"), sockets: None });
+        let looks = Looks::new(
+            &limits,
+            Handles { proc: open("/proc"), private: open("/proc"), sockets: None, workdir: None },
+        );
         looks.limits_reached(ended_by, 0).into_iter().map(|reached| reached.limit).collect()
     }
 
@@ -198,6 +220,7 @@ mod tests {
     fn an_end_is_evidence_of_its_limit_alone() {
         assert_eq!(evidence(EndedBy::WallClock), [Limit::Wall]);
         assert_eq!(evidence(EndedBy::Memory), [Limit::Memory]);
+        assert_eq!(evidence(EndedBy::Disk), [Limit::Disk]);
         for cpu in [EndedBy::Cpu, EndedBy::Signal(libc::SIGXCPU), EndedBy::Exit(152)] {
             assert_eq!(evidence(cpu), [Limit::Cpu]);
         }

@@ -3,6 +3,7 @@
 mod capabilities;
 mod client_socket;
 mod cpu;
+mod disk;
 mod exec;
 mod forks;
 mod identity;

@@ -12,7 +12,7 @@ use crate::report::Reporter;
 use crate::validate::{self, Plan};
 use agentkit_protocol::{
     Attempt, Bytes, Capabilities, Ended, EndedBy, Event, Failure, FailureKind, Mechanism, Policy, Started,
-    Usage, VERSION,
+    Usage, VERSION, WorkDir,
 };
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -132,7 +132,9 @@ impl<'a> Supervisor<'a> {
                 };
                 let (proc, private) = (handle("/proc")?, handle("the private directories")?);
                 let sockets = if read_back.sockets_tell { Some(handle("the sockets")?) } else { None };
-                let looks = Looks::new(&self.plan.limits, Handles { proc, private, sockets });
+                let bound = matches!(self.plan.workdir, WorkDir::Bind(_));
+                let workdir = if bound { Some(handle("the work dir")?) } else { None };
+                let looks = Looks::new(&self.plan.limits, Handles { proc, private, sockets, workdir });
                 let traces = Traces::new(self.plan, descriptors);
                 self.started = Some(Running { since, looks, next_look: since + look::INTERVAL, traces });
                 self.deadline = since + Duration::from_millis(self.plan.limits.wall_ms);

@@ -1,0 +1,178 @@
+//! What a run adds to the file system of a work dir on the host. Only private directories have a size of their own.
+
+use super::tree::{Bounds, FileId, Step, Walk};
+use super::usage::Process;
+use nix::dir::Dir;
+use nix::fcntl::{AtFlags, OFlag};
+use nix::libc;
+use nix::sys::stat::{Mode, fstatat};
+use nix::sys::statvfs::fstatvfs;
+use nix::time::{ClockId, clock_gettime};
+use std::collections::HashSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// How long one look may count files; the next look goes on from there.
+const SLICE: Duration = Duration::from_millis(10);
+/// After so many entries a count begins anew: the tree has changed meanwhile.
+const MOST_ENTRIES: u64 = 1 << 20;
+/// Files are dated by a clock that goes in steps of at most this.
+const CLOCK_STEP: Duration = Duration::from_millis(10);
+
+/// Looks at one work dir.
+pub(crate) struct Disk {
+    workdir: OwnedFd,
+    /// The most that was free so far: what others give back meanwhile must not hide what the run takes.
+    most_free: u64,
+    started: Duration,
+    count: Option<Count>,
+    /// The most that its file system had less than before, whoever took it.
+    pub(crate) peak_lost: u64,
+}
+
+/// A count under way.
+struct Count {
+    walk: Walk,
+    bytes: u64,
+    /// Files with several names count once.
+    linked: HashSet<FileId>,
+}
+
+impl Disk {
+    /// Begins before the command does.
+    pub(crate) fn new(workdir: OwnedFd) -> Self {
+        let now = clock_gettime(ClockId::CLOCK_REALTIME).map_or(Duration::ZERO, Duration::from);
+        let (most_free, started) = (free(&workdir).unwrap_or(0), now.saturating_sub(CLOCK_STEP));
+        Disk { workdir, most_free, started, count: None, peak_lost: 0 }
+    }
+
+    /// Whether the run has added more than `limit` bytes: its file system has lost as much, which is cheap to see but may
+    /// be the work of others, and files that changed since the start take as much, which is slow to count.
+    pub(crate) fn is_over(&mut self, limit: u64, proc: &OwnedFd, processes: &[Process]) -> bool {
+        let free = free(&self.workdir).unwrap_or(self.most_free);
+        self.most_free = self.most_free.max(free);
+        let lost = self.most_free - free;
+        self.peak_lost = self.peak_lost.max(lost);
+        if lost <= limit {
+            self.count = None;
+            return false;
+        }
+        let Some(mut count) = self.count.take().or_else(|| self.begin(proc, processes)) else {
+            // Not to be read any more, which is the run's own doing.
+            return true;
+        };
+        let deadline = Instant::now() + SLICE;
+        let mut unfinished = true;
+        while unfinished && count.bytes <= limit && Instant::now() < deadline {
+            unfinished = count.step(self.started);
+        }
+        let over = count.bytes > limit;
+        self.count = unfinished.then_some(count);
+        over
+    }
+
+    /// Begins with files that have no name left, since processes close them at any time.
+    fn begin(&self, proc: &OwnedFd, processes: &[Process]) -> Option<Count> {
+        let far = Instant::now() + Duration::from_secs(24 * 3600);
+        let bounds = Bounds { entries: MOST_ENTRIES, crosses_devices: false, ..Bounds::until(far) };
+        let walk = Walk::new(self.workdir.as_fd(), bounds).ok()?;
+        let mut count = Count { walk, bytes: 0, linked: HashSet::new() };
+        for process in processes {
+            count.add_open_files(proc, process);
+        }
+        Some(count)
+    }
+}
+
+impl Count {
+    /// Takes one file; false after the last one.
+    fn step(&mut self, since: Duration) -> bool {
+        match self.walk.next() {
+            Ok(Some(Step::Entry(name, _) | Step::Directory(name))) => {
+                // Gone meanwhile, it takes no space.
+                if let Ok(stat) = fstatat(self.walk.here(), &*name, AtFlags::AT_SYMLINK_NOFOLLOW)
+                    && changed(&stat) >= since
+                {
+                    self.add(&stat);
+                }
+                true
+            }
+            Ok(Some(Step::Left(_) | Step::Closed(..))) => true,
+            // What moves under us is counted the next time.
+            Ok(None) | Err(_) => false,
+        }
+    }
+
+    fn add(&mut self, stat: &libc::stat) {
+        if stat.st_nlink < 2 || self.linked.insert(FileId::of(stat)) {
+            // Blocks, whatever the block size of the file system, are of 512 bytes; holes have none.
+            self.bytes = self.bytes.saturating_add(stat.st_blocks.unsigned_abs() * 512);
+        }
+    }
+
+    fn add_open_files(&mut self, proc: &OwnedFd, process: &Process) {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let path = format!("{}/fd", process.pid);
+        let Ok(mut open) = Dir::openat(proc.as_fd(), path.as_str(), flags, Mode::empty()) else { return };
+        let names: Vec<_> = open.iter().flatten().map(|entry| entry.file_name().to_owned()).collect();
+        for name in names {
+            let Ok(stat) = fstatat(&open, &*name, AtFlags::empty()) else { continue };
+            let id = FileId::of(&stat);
+            if stat.st_nlink == 0 && id.device == self.walk.trail().id().device && self.linked.insert(id) {
+                self.add(&stat);
+            }
+        }
+    }
+}
+
+fn free(directory: &OwnedFd) -> Option<u64> {
+    let system = fstatvfs(directory).ok()?;
+    Some((system.blocks_free() as u64).saturating_mul(system.fragment_size()))
+}
+
+/// When the file was last written, given a name or otherwise changed: nobody can set that back.
+fn changed(stat: &libc::stat) -> Duration {
+    let seconds = Duration::from_secs(stat.st_ctime.try_into().unwrap_or(0));
+    seconds + Duration::from_nanos(stat.st_ctime_nsec.try_into().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::fcntl::{FallocateFlags, fallocate};
+    use std::fs::{self, File};
+
+    fn counted(disk: &Disk, proc: &OwnedFd, processes: &[Process]) -> u64 {
+        let mut count = disk.begin(proc, processes).unwrap();
+        while count.step(disk.started) {}
+        count.bytes
+    }
+
+    #[test]
+    fn what_changed_since_is_counted_by_the_space_it_takes() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |path: &std::path::Path| OwnedFd::from(File::open(path).unwrap());
+        fs::write(dir.path().join("old"), vec![1; 1 << 20]).unwrap();
+        let mut disk = Disk::new(open(dir.path()));
+        // Later than anything there is.
+        disk.started += CLOCK_STEP * 2;
+        while clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map(Duration::from).unwrap() < disk.started {}
+        let proc = open("/proc".as_ref());
+        assert_eq!(counted(&disk, &proc, &[]), 0);
+
+        let new = File::create(dir.path().join("new")).unwrap();
+        fallocate(&new, FallocateFlags::empty(), 0, 1 << 20).unwrap();
+        fs::hard_link(dir.path().join("new"), dir.path().join("same")).unwrap();
+        File::create(dir.path().join("hole")).unwrap().set_len(1 << 30).unwrap();
+        let once = counted(&disk, &proc, &[]);
+        assert!((1 << 20..2 << 20).contains(&once), "{once}");
+
+        fs::remove_file(dir.path().join("new")).unwrap();
+        fs::remove_file(dir.path().join("same")).unwrap();
+        let this = Process { pid: std::process::id(), ..Process::default() };
+        let held = counted(&disk, &proc, std::slice::from_ref(&this));
+        assert!((1 << 20..2 << 20).contains(&held), "{held}");
+        drop(new);
+        assert!(counted(&disk, &proc, &[this]) < 1 << 20);
+    }
+}
