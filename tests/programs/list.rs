@@ -135,7 +135,12 @@ pub(crate) const PROGRAMS: &[Program] = &[
         script!("sh", "sparse.sh"),
     ),
     program("Perl", "fork, pipe, wait", "perl -e 'print \"$^V\\n\"'", script!("perl", "perl.pl")),
-    program("vim", "edit a file by script", "vim --version | head -1 | cut -d '(' -f 1", script!("sh", "vim.sh")),
+    program(
+        "vim",
+        "edit a file by script",
+        "vim --version | head -1 | cut -d '(' -f 1",
+        script!("sh", "vim.sh"),
+    ),
     program(
         "ssh-keygen",
         "a key, for which it asks who the user is",

@@ -126,7 +126,13 @@ fn version(program: &Program, who: Who) -> Result<Option<String>, Stop> {
         Work::Cargo => return Ok(rust(who)?.map(|(_, version)| version)),
         _ => PATH,
     };
-    let output = who.shell()?.env("PATH", path).args(["-c", program.version]).current_dir("/").output()?;
+    let output = who
+        .shell()?
+        .env("PATH", path)
+        .env("HOME", "/")
+        .args(["-c", program.version])
+        .current_dir("/")
+        .output()?;
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     Ok(output.status.success().then_some(said))
 }
