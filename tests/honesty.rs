@@ -197,7 +197,7 @@ fn a_work_dir_of_the_host_is_no_full_limit() -> Result<(), Stop> {
         Ok(run.started()?.capabilities.controls[&Control::DiskLimited].clone())
     };
     assert_eq!(level(WorkDir::Scratch)?, Level::Full);
-    assert!(matches!(level(desk.tracer().workdir)?, Level::Partial(_)));
+    assert!(matches!(level(desk.tracer().workdir)?, Level::Polled(_)));
     Ok(())
 }
 
