@@ -6,7 +6,7 @@ use crate::jail::run::Run;
 use crate::jail::who::Who;
 use crate::scene::{Attack, Scene, bites};
 use crate::support::{Stop, processes};
-use agentkit_protocol::{EndedBy, Limit, Limits};
+use agentkit_protocol::{Control, EndedBy, Limit, Limits};
 use nix::sys::statvfs::statvfs;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ attacks![
     memory_hog_under_a_name_that_is_no_text,
     memory_in_shared_mappings_that_nobody_holds,
     memory_in_shared_mappings_in_disguise,
+    memory_that_only_the_kernel_sees,
     memory_in_page_tables,
     memory_in_queues_of_sockets,
     memory_in_queues_of_closed_sockets,
@@ -216,6 +217,51 @@ fn memory_in_shared_mappings_in_disguise(who: Who) -> Result<(), Stop> {
          \x20   ctypes.memset(at, 1, size); time.sleep(0.05); libc.munmap(at + 4096, size - 4096)\n\
          time.sleep(0.3)",
     )
+}
+
+/// So fast, and with so little left mapped, that no look from outside can see it. The kernel's own limit can.
+fn memory_that_only_the_kernel_sees(who: Who) -> Result<(), Stop> {
+    who.must_be_root("make a memory cgroup without a delegated one")?;
+    let scene = Scene::new(who)?;
+    let payload = "import mmap\n\
+                   libc.mmap.restype = ctypes.c_void_p; libc.munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t\n\
+                   size = 1 << 20; flags = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS\n\
+                   for _ in range(320):\n\
+                   \x20   at = libc.mmap(None, ctypes.c_size_t(size), 3, flags, -1, ctypes.c_long(0))\n\
+                   \x20   ctypes.memset(at, 1, size); libc.munmap(at + 4096, size - 4096)\n\
+                   write('survived')";
+    let attack = scene.attack(payload).policy(|policy| {
+        policy.limits = Limits { memory: MEMORY, disk: 1 << 20, ..Limits::default() };
+        policy.require = [Control::MemoryLimited].into();
+    });
+    let run = survives(&scene, &attack)?;
+    if let Some(refused) = run.failure().ok().filter(|failure| failure.step == "cgroup") {
+        return Err(Stop::Skip(format!("there are no memory cgroups here: {refused}")));
+    }
+    let started = run.started()?;
+    assert!(started.capabilities.level(Control::MemoryLimited).is_full(), "{started:?}");
+    let ended = run.ended()?;
+    assert_eq!(ended.ended_by, EndedBy::Memory, "{ended:?}");
+    let evidence = ended.limits_reached.iter().map(|reached| &reached.evidence[..]);
+    assert!(evidence.clone().any(|evidence| evidence.contains("kernel killed")), "{ended:?}");
+    assert_eq!(groups_left(), [] as [std::path::PathBuf; 0]);
+    Ok(())
+}
+
+/// Groups of jails that nobody holds any more; tests run at the same time, and have their own.
+fn groups_left() -> Vec<std::path::PathBuf> {
+    let mut left = Vec::new();
+    let mut directories = vec![std::path::PathBuf::from("/sys/fs/cgroup")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let ours = entry.file_name().as_encoded_bytes().starts_with(b"agentkit-jail-");
+                let held = || fs::File::open(entry.path()).is_ok_and(|group| group.try_lock().is_err());
+                if ours && !held() { left.push(entry.path()) } else { directories.push(entry.path()) }
+            }
+        }
+    }
+    left
 }
 
 /// To read a page that was never written costs nothing but a place in the page tables: here 65,536 of them, of a page each.

@@ -56,6 +56,9 @@ pub struct ReadBack {
     pub loopback: bool,
     /// Whether the kernel tells the supervisor what the jail's sockets hold.
     pub sockets_tell: bool,
+    /// The limit in bytes of the cgroup that the tree is in: memory and disk together, since files in memory are memory
+    /// to the kernel. Only where `memory_limited` is required.
+    pub memory_group: Option<u64>,
     /// Soft limits in force, by their `RLIMIT_` name in lower case.
     pub rlimits: BTreeMap<String, u64>,
     /// The launcher's own limits that bind as well: those lower than what was asked for, and its `nproc` if it has one,

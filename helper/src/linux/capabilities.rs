@@ -42,7 +42,7 @@ pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
                 "RLIMIT_NPROC is not in force, or does not bind this user",
             ),
         ),
-        (Control::MemoryLimited, memory(state.sockets_tell)),
+        (Control::MemoryLimited, memory(state, plan)),
         (Control::DiskLimited, disk(&plan.workdir)),
         (Control::CpuLimited, cpu()),
         (Control::SyscallsFiltered, held(filtered, "seccomp is not in filter mode")),
@@ -74,12 +74,17 @@ fn network(holds: bool, workdir: &WorkDir) -> Level {
     }
 }
 
-fn memory(sockets_tell: bool) -> Level {
-    let queues = if sockets_tell { "" } else { "queues of sockets, " };
+fn memory(state: &ReadBack, plan: &Plan) -> Level {
+    let most = plan.limits.memory.saturating_add(plan.limits.disk);
+    if state.memory_group.is_some_and(|limit| limit <= most) {
+        return Level::Full;
+    }
+    let queues = if state.sockets_tell { "" } else { "queues of sockets, " };
     let claim = format!(
         "the supervisor adds up every 10 ms what is resident, page tables, swapped pages, what sockets queue, and shared \
          memory up to where it was seen mapped; not {queues}shared memory that was unmapped but for a part between two \
-         looks, pipes (64 MiB for each user), and the kernel's own small objects; files in memory count toward disk"
+         looks, pipes (64 MiB for each user), and the kernel's own small objects; files in memory count toward disk. \
+         If it is required, a cgroup is made for it where the launcher may"
     );
     Level::Polled(claim)
 }

@@ -9,7 +9,7 @@ use super::view::View;
 use super::{capabilities, limits, mounts, network, privileges, read_back, seccomp, sockets, sys, watch};
 use crate::error::{Context, Hint, Result};
 use crate::validate::Plan;
-use agentkit_protocol::{EndedBy, WorkDir};
+use agentkit_protocol::{EndedBy, ReadBack, WorkDir};
 use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -35,6 +35,8 @@ pub(crate) struct Task<'a> {
     pub(crate) relays: Relays,
     pub(crate) identity: Identity,
     pub(crate) launcher: read_back::Namespaces,
+    /// The limit of the group that this process was born in, if there is one.
+    pub(crate) memory_group: Option<u64>,
 }
 
 /// Does the task and ends the process, and with it every other one in the jail.
@@ -75,13 +77,13 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     let launchers_limits = limits::apply(&task.plan.limits)?;
     privileges::drop_all()?;
     seccomp::load(loopback.is_ok())?;
-    let read_back = read_back::read(
-        &task.plan.limits,
+    let read_back = ReadBack {
+        loopback: loopback.is_ok(),
+        sockets_tell: sockets.is_some(),
         launchers_limits,
-        &task.launcher,
-        loopback.is_ok(),
-        sockets.is_some(),
-    )?;
+        memory_group: task.memory_group,
+        ..read_back::read(&task.plan.limits, &task.launcher)?
+    };
     capabilities::check(&capabilities::derive(&read_back, task.plan), task.plan)?;
     let command = start(task, channel)?;
     let handles = [mounted.proc.as_fd(), mounted.private.as_fd()]

@@ -1,5 +1,6 @@
 //! The looks at what a running jail uses, and what they have found so far.
 
+use super::cgroup::Group;
 use super::cpu::Ledger;
 use super::disk::Disk;
 use super::memory::Memory;
@@ -41,6 +42,7 @@ struct Peak {
 /// Looks at one jail.
 pub(crate) struct Looks<'a> {
     limits: &'a Limits,
+    group: Option<&'a Group>,
     proc: OwnedFd,
     private: OwnedFd,
     memory: Memory,
@@ -62,9 +64,10 @@ pub(crate) struct Seen {
 }
 
 impl<'a> Looks<'a> {
-    pub(crate) fn new(limits: &'a Limits, handles: Handles) -> Self {
+    pub(crate) fn new(limits: &'a Limits, group: Option<&'a Group>, handles: Handles) -> Self {
         Looks {
             limits,
+            group,
             proc: handles.proc,
             private: handles.private,
             memory: Memory::new(handles.sockets.map(Sockets::new)),
@@ -92,7 +95,7 @@ impl<'a> Looks<'a> {
             self.disk.as_mut().is_some_and(|disk| disk.is_over(limits.disk, &self.proc, &processes));
         self.interval = INTERVAL.max(rest_after(began));
         let cpu_limit = Duration::from_secs(self.limits.cpu_seconds).saturating_add(GOODBYE);
-        let passed = if memory > self.limits.memory {
+        let passed = if memory > self.limits.memory || self.kernels_kills() > 0 {
             Some(EndedBy::Memory)
         } else if self.peak.cpu > cpu_limit {
             Some(EndedBy::Cpu)
@@ -102,6 +105,11 @@ impl<'a> Looks<'a> {
             None
         };
         Seen { alive, passed }
+    }
+
+    /// How many processes the kernel has killed for the memory of the tree: some of them, and we kill the rest.
+    pub(crate) fn kernels_kills(&self) -> u64 {
+        self.group.map_or(0, Group::killed)
     }
 
     /// Their size is the kernel's business; that it was reached is worth knowing, also when all processes are dead.
@@ -153,6 +161,15 @@ impl<'a> Looks<'a> {
         Some(match ended_by {
             EndedBy::WallClock => {
                 (Limit::Wall, format!("killed at the wall-clock limit of {} ms", limits.wall_ms))
+            }
+            EndedBy::Memory if self.kernels_kills() > 0 => {
+                let (killed, limit) = (self.kernels_kills(), self.group.map_or(0, |group| group.limit));
+                (
+                    Limit::Memory,
+                    format!(
+                        "the kernel killed {killed} at a limit of {limit} bytes of memory and disk together"
+                    ),
+                )
             }
             EndedBy::Memory => {
                 let (used, limit) = (self.peak.memory, limits.memory);
@@ -211,6 +228,7 @@ mod tests {
         let open = |path| OwnedFd::from(File::open(path).unwrap());
         let looks = Looks::new(
             &limits,
+            None,
             Handles { proc: open("/proc"), private: open("/proc"), sockets: None, workdir: None },
         );
         looks.limits_reached(ended_by, 0).into_iter().map(|reached| reached.limit).collect()

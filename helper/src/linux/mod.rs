@@ -1,6 +1,7 @@
 //! The `namespaces` mechanism of Linux, one file a step.
 
 mod capabilities;
+mod cgroup;
 mod client_socket;
 mod cpu;
 mod disk;
@@ -41,7 +42,8 @@ pub(crate) use sanitize::{client_reporter, sanitize};
 use crate::error::Result;
 use crate::report::Reporter;
 use crate::validate::{self, Plan};
-use agentkit_protocol::{Capabilities, Ended, Policy};
+use agentkit_protocol::{Capabilities, Control, Ended, Policy};
+use cgroup::Group;
 use identity::Identity;
 use namespaces::Jail;
 use program::{Program, Surroundings};
@@ -91,10 +93,15 @@ fn enter(plan: &Plan, workdir: &WorkPath, command: Option<Command>) -> Result<Ja
             relay::give_pipes_to(identity.uid, identity.gid)?;
         }
     }
+    // The kernel's own limit costs more than it is worth to most, and takes root or a delegated subtree.
+    let required = plan.require.contains(&Control::MemoryLimited);
+    let group = if required { Some(Group::join(&plan.limits)?) } else { None };
     identity.assume()?;
     let relays = if command.is_some() { Relays::start(from_client)? } else { Relays::default() };
     let (program, stdin) = command.map_or((None, None), |command| (Some(command.program), command.stdin));
     let directory = workdir.inside().to_path_buf();
-    let task = init::Task { plan, view, directory, program, stdin, relays, identity, launcher };
-    namespaces::enter(task)
+    let memory_group = group.as_ref().map(|group| group.limit);
+    let task = init::Task { plan, view, directory, program, stdin, relays, identity, launcher, memory_group };
+    let jail = namespaces::enter(task)?;
+    Ok(Jail { group: group.map(Group::leave), ..jail })
 }

@@ -1,5 +1,6 @@
 //! Step 5: one `clone3` with every namespace at once.
 
+use super::cgroup::Group;
 use super::identity::Identity;
 use super::init::{self, Task};
 use super::message;
@@ -29,6 +30,8 @@ pub(crate) struct Jail {
     pub(crate) _identity: Identity,
     /// The last output is copied when this is dropped, and then the run is over.
     pub(crate) _relays: Relays,
+    /// The memory of the whole tree is in it. Removed last, when nobody is left who was born there.
+    pub(crate) group: Option<Group>,
 }
 
 /// Makes the new process, which never returns from here: it becomes the jail's init.
@@ -45,7 +48,7 @@ pub(crate) fn enter(task: Task<'_>) -> Result<Jail> {
             let Task { identity, mut relays, .. } = task;
             // As long as we held the pipes too, the copiers would wait for us.
             relays.let_go();
-            Ok(Jail { pid, pidfd, messages: ours, _identity: identity, _relays: relays })
+            Ok(Jail { pid, pidfd, messages: ours, _identity: identity, _relays: relays, group: None })
         }
     }
 }

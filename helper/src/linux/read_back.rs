@@ -4,7 +4,6 @@ use super::limits;
 use super::proc_files;
 use crate::error::{Context, Result};
 use agentkit_protocol::{Limits, ReadBack};
-use std::collections::BTreeMap;
 use std::io;
 
 const STEP: &str = "read back";
@@ -37,14 +36,8 @@ impl Namespaces {
     }
 }
 
-/// Reads the state of this process, which the command inherits.
-pub(crate) fn read(
-    asked: &Limits,
-    launchers_limits: BTreeMap<String, u64>,
-    launcher: &Namespaces,
-    loopback: bool,
-    sockets_tell: bool,
-) -> Result<ReadBack> {
+/// Reads the state of this process, which the command inherits. What its steps found out is for the caller to add.
+pub(crate) fn read(asked: &Limits, launcher: &Namespaces) -> Result<ReadBack> {
     let status = Status::of_this_process()?;
     let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
     let capabilities = sets.iter().try_fold(0, |all, set| Ok(all | status.hexadecimal(set)?));
@@ -68,10 +61,8 @@ pub(crate) fn read(
         uid,
         outer_uid,
         limits_bind: if launcher.are_the_first_users() { outer_uid != 0 } else { limits::bind_this_user()? },
-        loopback,
-        sockets_tell,
         rlimits: limits::in_force(asked)?,
-        launchers_limits,
+        ..ReadBack::default()
     })
 }
 

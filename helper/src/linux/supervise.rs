@@ -134,7 +134,11 @@ impl<'a> Supervisor<'a> {
                 let sockets = if read_back.sockets_tell { Some(handle("the sockets")?) } else { None };
                 let bound = matches!(self.plan.workdir, WorkDir::Bind(_));
                 let workdir = if bound { Some(handle("the work dir")?) } else { None };
-                let looks = Looks::new(&self.plan.limits, Handles { proc, private, sockets, workdir });
+                let looks = Looks::new(
+                    &self.plan.limits,
+                    self.jail.group.as_ref(),
+                    Handles { proc, private, sockets, workdir },
+                );
                 let traces = Traces::new(self.plan, descriptors);
                 self.started = Some(Running { since, looks, next_look: since + look::INTERVAL, traces });
                 self.deadline = since + Duration::from_millis(self.plan.limits.wall_ms);
@@ -149,7 +153,12 @@ impl<'a> Supervisor<'a> {
             Some((Message::AsksBeforeForks, descriptors)) => {
                 self.forks = descriptors.into_iter().next().map(Forks::new);
             }
-            Some((Message::Ended(ended), _)) => self.kill(Ok(ended)),
+            Some((Message::Ended(ended), _)) => {
+                let running = self.started.as_ref();
+                // The command may have died of it before the next look.
+                let out_of_memory = running.is_some_and(|running| running.looks.kernels_kills() > 0);
+                self.kill(Ok(if out_of_memory { EndedBy::Memory } else { ended }));
+            }
             Some((Message::Failed(failure), _)) => self.kill(Err(failure)),
         }
         Ok(true)
