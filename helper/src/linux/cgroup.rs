@@ -85,15 +85,16 @@ impl Group {
     pub(crate) fn join(limits: &Limits) -> Result<Group> {
         let limit = limits.memory.saturating_add(limits.disk);
         let read = |path: &str| proc_files::read(path).context(STEP, format_args!("read {path}"));
-        let mut refusal = "no memory controller is mounted".to_owned();
+        let mut refusal = None;
         for place in places(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?) {
             clear_away(&place.parent);
             match Self::join_at(&place, limit) {
                 Ok(group) => return Ok(group),
-                Err(failure) => refusal = failure.message,
+                Err(failure) => drop(refusal.get_or_insert(failure.message)),
             }
         }
-        let message = format!("memory_limited is required, but there can be no cgroup for it: {refusal}");
+        let why = refusal.unwrap_or_else(|| "no memory controller is mounted".to_owned());
+        let message = format!("memory_limited is required, but there can be no cgroup for it: {why}");
         Err(failure(FailureKind::Required, STEP, message)).hint(HINT)
     }
 
