@@ -1,6 +1,6 @@
 //! Real programs in the jail, as somebody would use it to work on a project, against the table in `docs/programs.md`.
 //!
-//! `AGENTKIT_PROGRAMS=write` makes the table anew on a host that has the programs. A program that a host lacks is
+//! `AGENTKIT_DOCS=write` makes the table anew on a host that has the programs. A program that a host lacks is
 //! skipped by name, and its row stays as it was measured elsewhere.
 
 #[path = "../jail/mod.rs"]
@@ -30,7 +30,7 @@ use tempfile::TempDir;
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 fn main() -> ExitCode {
-    Stage::run(|| match std::env::var("AGENTKIT_PROGRAMS").as_deref() {
+    Stage::run(|| match std::env::var("AGENTKIT_DOCS").as_deref() {
         Ok("write") => write_table(),
         _ => support::run(trials()),
     })
@@ -57,7 +57,7 @@ fn the_table_lists_these_programs() -> Result<(), Stop> {
     let rows = Table::read()?.rows;
     let listed: Vec<_> = rows.iter().map(|row| (&row.name[..], &row.does[..])).collect();
     let known: Vec<_> = PROGRAMS.iter().map(|program| (program.name, program.does)).collect();
-    assert_eq!(listed, known, "AGENTKIT_PROGRAMS=write makes {} anew", table::FILE);
+    assert_eq!(listed, known, "AGENTKIT_DOCS=write makes {} anew", table::FILE);
     Ok(())
 }
 
