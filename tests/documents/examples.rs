@@ -30,7 +30,7 @@ pub(crate) const EXAMPLES: [Example; 7] = [
     example("policy", r#"{"version": 1, "argv": ["true"], "limits": {"processes": 1}}"#, "failed"),
     example(
         "required",
-        r#"{"version": 1, "argv": ["true"], "workdir": {"bind": "."}, "require": ["filesystem_confined"]}"#,
+        r#"{"version": 1, "argv": ["true"], "workdir": {"bind": "."}, "require": ["network_blocked"]}"#,
         "failed",
     ),
 ];
