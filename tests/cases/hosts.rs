@@ -1,0 +1,58 @@
+//! Hosts that allow less than one would think.
+
+use crate::jail::desk::{Desk, json};
+use crate::support::need::need;
+use crate::support::seccomp::preloader;
+use crate::support::{Stop, listener::Listener};
+use crate::tests;
+use agentkit_protocol::{Capabilities, Control, FailureKind, Policy};
+
+tests![a_namespace_without_its_privileges, a_root_without_cap_sys_admin, a_loopback_of_its_own];
+
+const EACCES: u32 = 13;
+
+/// Ubuntu since 23.10: the namespace is made, and the first mount in it is denied.
+fn a_namespace_without_its_privileges() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let before = preloader(&[("mount", EACCES)]);
+    let probe = desk.call_under(&before, &["--probe", "--json"], b"")?;
+    let capabilities: Capabilities = serde_json::from_slice(&probe.stdout)?;
+    let failure = capabilities.failure.ok_or_else(|| Stop::Fail("there is no reason".into()))?;
+    assert_eq!((&failure.step[..], failure.kind, failure.errno), ("mounts", FailureKind::Host, Some(13)));
+    assert!(failure.hint.is_some_and(|hint| hint.contains("AppArmor")), "{}", failure.message);
+    let strict = Policy { require: [Control::NetworkBlocked].into(), ..desk.tracer() };
+    let run = desk.call_under(&before, &[], &json(&strict)?)?;
+    assert_eq!((run.status.code(), desk.ran()), (Some(125), false), "{run:?}");
+    Ok(())
+}
+
+/// uid 0 of a container need not be able to mount anything outside a user namespace.
+fn a_root_without_cap_sys_admin() -> Result<(), Stop> {
+    need("root")?;
+    let desk = Desk::new()?;
+    // With a PATH of system directories: what lies in root's home takes what it lacks to be shown.
+    let before = ["env", "PATH=/usr/bin:/bin", "setpriv", "--bounding-set", "-sys_admin"].map(str::to_owned);
+    let scratch = desk.call_under(&before, &[], &json(&Policy::new(["sh", "-c", "echo ran; id -u"]))?)?;
+    assert_eq!((scratch.status.code(), &scratch.stdout[..]), (Some(0), &b"ran\n1000\n"[..]), "{scratch:?}");
+    // So does mapping the owner of a host directory. It says so, and nothing changes hands on disk.
+    let bound = desk.call_under(&before, &[], &json(&desk.tracer())?)?;
+    let message = String::from_utf8_lossy(&bound.stderr).into_owned();
+    assert_eq!((bound.status.code(), desk.ran()), (Some(125), false), "{bound:?}");
+    assert!(message.contains(&desk.path("work").display().to_string()), "{message}");
+    Ok(())
+}
+
+/// A test suite binds and connects on 127.0.0.1, and meets nobody of the host's there.
+fn a_loopback_of_its_own() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let listener = Listener::start()?;
+    let script = "import socket, sys\nport = int(sys.argv[1])\nown = socket.create_server(('127.0.0.1', 0))\n\
+                  socket.create_connection(own.getsockname(), 5).close()\n\
+                  try: socket.create_connection(('127.0.0.1', port), 5)\nexcept ConnectionRefusedError: pass\n\
+                  socket.create_server(('127.0.0.1', port))\nprint('both')";
+    let run =
+        desk.launch(&Policy::new(["python3", "-Ic", script, &listener.address().port().to_string()]))?;
+    assert_eq!((run.status.code(), &run.stdout[..]), (Some(0), &b"both\n"[..]), "{run:?}");
+    assert_eq!(listener.into_count()?, 0, "the host's listener was reached");
+    Ok(())
+}

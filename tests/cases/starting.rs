@@ -1,0 +1,65 @@
+//! How the helper is found and started.
+
+use crate::jail::desk::{Desk, json};
+use crate::jail::stage::helper;
+use crate::support::Stop;
+use crate::tests;
+use agentkit_protocol::{Bytes, Policy};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+tests![a_helper_however_it_is_called, a_host_without_programs];
+
+/// It must not have to find itself again inside.
+fn a_helper_however_it_is_called() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    fs::create_dir_all(desk.path("home/.local/bin"))?;
+    symlink(helper(), desk.path("home/.local/bin/jail"))?;
+    symlink("home/.local/bin/jail", desk.path("second"))?;
+    let by_path = |command: &mut Command| {
+        command.env("PATH", format!("{}:/usr/bin:/bin", desk.path("home/.local/bin").display()));
+    };
+    let another_name = |command: &mut Command| {
+        command.arg0("another");
+    };
+    let no_name = |command: &mut Command| {
+        command.arg0("");
+    };
+    let plainly = |_: &mut Command| ();
+    let policy = json(&desk.tracer())?;
+    let ways: [(&str, &dyn Fn(&mut Command)); 6] = [
+        ("../second", &plainly),
+        (".././home/../home/.local/bin/jail", &plainly),
+        ("jail", &by_path),
+        ("../second", &another_name),
+        ("../second", &no_name),
+        ("/proc/self/cwd/../second", &plainly),
+    ];
+    for (number, (program, how)) in ways.into_iter().enumerate() {
+        let mut command = Command::new(program);
+        how(&mut command);
+        command.current_dir(desk.path("work")).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn()?;
+        child.stdin.take().map(|mut stdin| stdin.write_all(&policy)).transpose()?;
+        assert!(child.wait()?.success() && desk.ran(), "{program}, way {number}");
+    }
+    Ok(())
+}
+
+/// It needs no program of the host's, and without one that the policy names nothing runs, least of all unconfined.
+fn a_host_without_programs() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let touch = desk.path("touched");
+    let named = Policy { argv: ["touch".into(), Bytes::from(touch.clone())].into(), ..desk.tracer() };
+    let under = ["/usr/bin/env", "PATH=/nowhere"].map(str::to_owned);
+    let run = desk.call_under(&under, &[], &json(&named)?)?;
+    assert_eq!((run.status.code(), touch.exists()), (Some(127), false), "{run:?}");
+    let absolute =
+        Policy { argv: ["/bin/sh".into(), "-c".into(), "echo ran; : > ran".into()].into(), ..desk.tracer() };
+    let run = desk.call_under(&under, &[], &json(&absolute)?)?;
+    assert_eq!((run.status.code(), &run.stdout[..], desk.ran()), (Some(0), &b"ran\n"[..], true), "{run:?}");
+    Ok(())
+}
