@@ -14,6 +14,8 @@ mod refusals;
 #[path = "helper_cli/streams.rs"]
 mod streams;
 mod support;
+#[path = "helper_cli/tty.rs"]
+mod tty;
 #[path = "helper_cli/work_dirs.rs"]
 mod work_dirs;
 
@@ -33,8 +35,15 @@ macro_rules! tests {
 pub(crate) use tests;
 
 fn main() -> ExitCode {
-    let modules =
-        [codes::TESTS, ends::TESTS, interpreters::TESTS, refusals::TESTS, streams::TESTS, work_dirs::TESTS];
+    let modules = [
+        codes::TESTS,
+        ends::TESTS,
+        interpreters::TESTS,
+        refusals::TESTS,
+        streams::TESTS,
+        tty::TESTS,
+        work_dirs::TESTS,
+    ];
     Stage::run(|| {
         support::run(modules.iter().copied().flatten().map(|(name, test)| trial(name, test)).collect())
     })

@@ -35,7 +35,8 @@ impl Outcome {
             | EndedBy::Memory
             | EndedBy::Cpu
             | EndedBy::Disk
-            | EndedBy::Caller => None,
+            | EndedBy::Caller
+            | EndedBy::Stopped(_) => None,
         }
     }
 
@@ -55,6 +56,7 @@ impl Outcome {
             ),
             EndedBy::Disk => format!("killed at the disk limit of {}", size(self.limits.disk)),
             EndedBy::Caller => "killed because the caller cancelled".to_owned(),
+            EndedBy::Stopped(number) => format!("killed because the helper got signal {number}"),
         }
     }
 }
@@ -113,6 +115,7 @@ mod tests {
         assert_eq!(line(EndedBy::Cpu), "killed at the processor limit of 10 s");
         assert_eq!(line(EndedBy::Disk), "killed at the disk limit of 64 MiB");
         assert_eq!(line(EndedBy::Caller), "killed because the caller cancelled");
+        assert_eq!(line(EndedBy::Stopped(15)), "killed because the helper got signal 15");
     }
 
     #[test]

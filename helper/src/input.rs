@@ -1,38 +1,66 @@
-//! Reads the policy from standard input, bounded.
+//! Reads the policy, bounded, from where the caller put it.
 
-use crate::cli::Caller;
 use crate::error::{Context, Result, failure, policy};
 use crate::platform;
 use agentkit_protocol::{FailureKind, Policy, frame};
+use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
 const STEP: &str = "input";
 
+/// Where the policy comes from.
+pub(crate) enum Source {
+    /// A client's socket on standard input.
+    Client,
+    /// A script's standard input.
+    Stdin,
+    /// Another descriptor of a script, which may ask for a terminal on its command line too.
+    File { file: File, tty: bool },
+}
+
 /// What a caller hands over.
 pub(crate) struct Input {
     pub(crate) policy: Policy,
-    /// The command's standard input, if a client passed one.
-    pub(crate) stdin: Option<OwnedFd>,
+    pub(crate) stdin: Stdin,
+}
+
+/// What the command has to read.
+pub(crate) enum Stdin {
+    /// Nothing, so that it finds the end at once.
+    Nothing,
+    /// What a client passed.
+    Passed(OwnedFd),
+    /// The caller's own standard input.
+    Callers,
 }
 
 /// Reads one policy in the encoding that this caller speaks.
-pub(crate) fn read(caller: &Caller) -> Result<Input> {
-    match caller {
-        Caller::Script { .. } => Ok(Input { policy: parse(std::io::stdin().lock())?, stdin: None }),
-        Caller::Client => {
+pub(crate) fn read(source: Source) -> Result<Input> {
+    let input = match source {
+        Source::Stdin => Input { policy: parse(std::io::stdin().lock())?, stdin: Stdin::Nothing },
+        Source::File { file, tty } => {
+            let mut policy = parse(file)?;
+            policy.tty |= tty;
+            Input { policy, stdin: Stdin::Callers }
+        }
+        Source::Client => {
             let mut socket = platform::ClientSocket::default();
             let policy = read_frame(&mut socket)?;
-            Ok(Input { policy, stdin: socket.into_descriptor() })
+            Input { policy, stdin: socket.into_descriptor().map_or(Stdin::Nothing, Stdin::Passed) }
         }
+    };
+    if input.policy.tty && !matches!(input.stdin, Stdin::Callers) {
+        return Err(policy("tty: only with --policy-fd, which leaves standard input to be the terminal"));
     }
+    Ok(input)
 }
 
 /// Reads a policy as a frame or as JSON, told apart by the first byte.
 pub(crate) fn parse(mut input: impl Read) -> Result<Policy> {
     let mut first = [0];
     match input.read(&mut first).context(STEP, "read the policy")? {
-        0 => Err(policy("there is no policy on standard input: it is empty")),
+        0 => Err(policy("there is no policy: the input is empty")),
         _ if first == [frame::MAGIC[0]] => {
             let mut input = first.chain(input);
             let policy = read_frame(&mut input)?;

@@ -1,6 +1,6 @@
 //! `agentkit-jail` runs one command in a jail and proves what it enforced.
 //!
-//! The policy comes on stdin, the report goes to the caller, and nothing is left behind. It is an executable for shell
+//! The policy comes on stdin or another descriptor, the report goes to the caller, and nothing is left behind. It is an executable for shell
 //! scripts and for the `agentkit-client` crate; as a library it only offers [`door`], for programs that want to be
 //! their own jail executable.
 //!
@@ -66,11 +66,11 @@ pub fn main() -> i32 {
 
 /// The launch as a list of steps.
 fn run(caller: cli::Caller) -> i32 {
-    let mut reporter = match platform::sanitize(&caller) {
-        Ok(reporter) => reporter,
+    let (mut reporter, source) = match platform::sanitize(&caller) {
+        Ok(answer) => answer,
         Err(failure) => return Reporter::stderr().send(&Event::Failed(failure)),
     };
-    let outcome = input::read(&caller)
+    let outcome = input::read(source)
         .and_then(|input| Ok((validate::plan(input.policy)?, input.stdin)))
         .and_then(|(plan, stdin)| platform::launch(&plan, stdin, &mut reporter));
     match outcome {

@@ -86,7 +86,7 @@ fn exit_code(event: &Event) -> i32 {
         Event::Capabilities(_) | Event::Started(_) => 0,
         Event::Ended(Ended { ended_by, .. }) => match ended_by {
             EndedBy::Exit(code) => *code,
-            EndedBy::Signal(number) => exit_code::SIGNAL + number,
+            EndedBy::Signal(number) | EndedBy::Stopped(number) => exit_code::SIGNAL + number,
             EndedBy::WallClock => exit_code::WALL_CLOCK,
             // SIGKILL is what the tree died of.
             EndedBy::Memory | EndedBy::Cpu | EndedBy::Disk | EndedBy::Caller => exit_code::SIGNAL + 9,
@@ -149,6 +149,7 @@ mod tests {
         for killed in [EndedBy::Caller, EndedBy::Memory, EndedBy::Cpu, EndedBy::Disk] {
             assert_eq!(exit_code(&ended(killed)), 137);
         }
+        assert_eq!(exit_code(&ended(EndedBy::Stopped(15))), 143);
         let failed = |kind| Event::Failed(crate::error::failure(kind, "step", "x"));
         assert_eq!(exit_code(&failed(FailureKind::Policy)), 125);
         assert_eq!(exit_code(&failed(FailureKind::Host)), 125);

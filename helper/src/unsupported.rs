@@ -2,6 +2,7 @@
 
 use crate::cli::Caller;
 use crate::error::{Result, failure};
+use crate::input::{Source, Stdin};
 use crate::report::Reporter;
 use crate::validate::Plan;
 use agentkit_protocol::{Capabilities, Ended, Failure, FailureKind};
@@ -17,10 +18,11 @@ fn standard_input() -> Result<OwnedFd> {
     io::stdin().as_fd().try_clone_to_owned().map_err(|error| failure(FailureKind::Host, "input", error))
 }
 
-pub(crate) fn sanitize(caller: &Caller) -> Result<Reporter> {
+pub(crate) fn sanitize(caller: &Caller) -> Result<(Reporter, Source)> {
     match caller {
-        Caller::Client => standard_input().map(Reporter::client),
-        Caller::Script { .. } => Ok(Reporter::stderr()),
+        Caller::Client => Ok((Reporter::client(standard_input()?), Source::Client)),
+        Caller::Script { policy_fd: None, .. } => Ok((Reporter::stderr(), Source::Stdin)),
+        Caller::Script { .. } => Err(no_mechanism()),
     }
 }
 
@@ -44,7 +46,7 @@ impl ClientSocket {
     }
 }
 
-pub(crate) fn launch(_plan: &Plan, _stdin: Option<OwnedFd>, _reporter: &mut Reporter) -> Result<Ended> {
+pub(crate) fn launch(_plan: &Plan, _stdin: Stdin, _reporter: &mut Reporter) -> Result<Ended> {
     Err(no_mechanism())
 }
 

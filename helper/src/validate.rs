@@ -23,6 +23,7 @@ pub(crate) struct Plan {
     pub(crate) watched_paths: Vec<PathBuf>,
     pub(crate) watched_ports: Vec<u16>,
     pub(crate) watch_forks: bool,
+    pub(crate) tty: bool,
     pub(crate) require: BTreeSet<Control>,
 }
 
@@ -44,6 +45,7 @@ pub(crate) fn plan(asked: Policy) -> Result<Plan> {
         watched_paths: watched_paths(&asked.watch)?,
         watched_ports: watched_ports(&asked.watch)?,
         watch_forks: asked.watch.forks,
+        tty: asked.tty,
         require: asked.require,
     })
 }
@@ -53,7 +55,6 @@ fn not_yet_built(asked: &Policy) -> Result<()> {
     let parts = [
         ("rules", !asked.rules.is_empty()),
         ("proc", asked.proc != ProcFiles::default()),
-        ("tty", asked.tty),
         ("workdir overlay", matches!(asked.workdir, WorkDir::Overlay { .. })),
     ];
     match parts.into_iter().find(|(_, used)| *used) {

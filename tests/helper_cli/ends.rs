@@ -4,7 +4,7 @@ use super::judge::text;
 use crate::jail::desk::{Desk, json};
 use crate::jail::stage::{helper, unique};
 use crate::support::outside::Snapshot;
-use crate::support::{Stop, eventually, processes};
+use crate::support::{Stop, eventually, processes, user};
 use crate::tests;
 use agentkit_protocol::{Bytes, EndedBy, Policy};
 use nix::sys::signal::{Signal, kill};
@@ -18,7 +18,14 @@ use std::time::{Duration, Instant};
 tests![
     a_caller_that_ignores_sigchld,
     ignored_signals_are_not_inherited,
+    a_signal_ends_the_command,
+    a_command_ends_in_its_own_way,
     stop_signals_end_the_tree,
+    a_second_signal_does_not_wait,
+    two_signals_at_once_are_one_request,
+    a_helper_that_is_pid_1,
+    an_orphan_that_dies_of_a_signal_without_a_name,
+    sigkill_leaves_no_copier_of_input,
     sigkill_at_any_moment_leaves_nothing
 ];
 
@@ -43,19 +50,32 @@ fn ignored_signals_are_not_inherited() -> Result<(), Stop> {
     Ok(())
 }
 
-/// A helper under way, whose every process holds the pipe that it gave away.
+/// A helper under way, whose every process, inside the jail and outside, has a marker in its environment, but for init.
+/// That holds the pipe that the helper was given, or the end of one whose copier does.
 struct Tree {
     child: Child,
+    marker: String,
     gone: mpsc::Receiver<()>,
 }
 
 impl Tree {
     fn start(policy: &Policy, stdout: Stdio) -> Result<Tree, Stop> {
-        let mut command = Command::new(helper());
-        let mut child = command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::piped()).spawn()?;
+        Tree::start_as(Command::new(helper()), policy, stdout)
+    }
+
+    fn start_as(mut command: Command, policy: &Policy, stdout: Stdio) -> Result<Tree, Stop> {
+        let marker = unique("tree");
+        let mut policy = policy.clone();
+        policy.env.insert("MARKER".into(), Bytes::from(&marker));
+        let mut child = command
+            .env("MARKER", &marker)
+            .stdin(Stdio::piped())
+            .stdout(stdout)
+            .stderr(Stdio::piped())
+            .spawn()?;
         let (mut stdin, stderr) = (child.stdin.take(), child.stderr.take());
         if let Some(stdin) = &mut stdin {
-            stdin.write_all(&json(policy)?)?;
+            stdin.write_all(&json(&policy)?)?;
         }
         let (tell, gone) = mpsc::channel();
         std::thread::spawn(move || {
@@ -63,12 +83,25 @@ impl Tree {
             let _ = stderr.map(|mut pipe| pipe.read_to_end(&mut Vec::new()));
             tell.send(())
         });
-        Ok(Tree { child, gone })
+        Ok(Tree { child, marker, gone })
+    }
+
+    /// Starts a script that says when it is ready, and waits until it does.
+    fn ready(desk: &Desk, script: &str) -> Result<Tree, Stop> {
+        Tree::ready_as(Command::new(helper()), desk, script)
+    }
+
+    fn ready_as(command: Command, desk: &Desk, script: &str) -> Result<Tree, Stop> {
+        let ready = unique("ready");
+        let script = script.replace("READY", &format!(": > {ready}"));
+        let tree = Tree::start_as(command, &desk.policy(&script), Stdio::null())?;
+        let ready = desk.path("work").join(ready);
+        eventually("the command runs", Duration::from_secs(10), || ready.exists())?;
+        Ok(tree)
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Stop> {
-        let pid = Pid::from_raw(i32::try_from(self.child.id())?);
-        kill(pid, signal).map_err(|error| Stop::Fail(format!("kill: {error}")))
+        send(self.child.id(), signal)
     }
 
     /// Fails unless every process of the tree is dead.
@@ -77,21 +110,131 @@ impl Tree {
         self.gone
             .recv_timeout(Duration::from_secs(10))
             .map_err(|_| Stop::Fail("something is alive".into()))?;
+        // After a SIGKILL the rest dies of the helper's death, a moment later.
+        eventually("nothing of the tree is left", Duration::from_secs(10), || {
+            processes::with_marker(&self.marker).is_empty()
+        })?;
         Ok(status.code())
     }
 }
 
-const TREE: &str = "trap '' TERM INT HUP QUIT; (sleep 60 & setsid sleep 60 & sleep 60) & : > ready; sleep 60";
+fn send(pid: u32, signal: Signal) -> Result<(), Stop> {
+    kill(Pid::from_raw(i32::try_from(pid)?), signal).map_err(|error| Stop::Fail(format!("kill: {error}")))
+}
+
+const TREE: &str = "trap '' TERM INT HUP QUIT; (sleep 60 & setsid sleep 60 & sleep 60) & READY; sleep 60";
+const STOP_SIGNALS: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+
+fn a_signal_ends_the_command() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    for signal in STOP_SIGNALS {
+        let begin = Instant::now();
+        let tree = Tree::ready(&desk, "(setsid sleep 60 &); READY; exec sleep 60")?;
+        tree.signal(signal)?;
+        assert_eq!(tree.must_be_gone()?, Some(128 + signal as i32), "{signal}");
+        assert!(begin.elapsed() < Duration::from_secs(30), "{signal}: {:?}", begin.elapsed());
+    }
+    Ok(())
+}
+
+/// The second does not get to its trap before its child is dead: that has to get the signal too.
+fn a_command_ends_in_its_own_way() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    for script in [
+        "trap 'echo x > ran; exit 5' TERM; READY; sleep 60 & wait",
+        "trap 'echo x > ran; exit 5' TERM; sh -c 'READY; exec sleep 60'; exit 6",
+    ] {
+        let tree = Tree::ready(&desk, script)?;
+        tree.signal(Signal::SIGTERM)?;
+        assert_eq!((tree.must_be_gone()?, desk.ran()), (Some(5), true), "{script}");
+    }
+    Ok(())
+}
 
 fn stop_signals_end_the_tree() -> Result<(), Stop> {
     let desk = Desk::new()?;
-    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
-        let tree = Tree::start(&desk.policy(TREE), Stdio::null())?;
-        eventually("the command runs", Duration::from_secs(10), || desk.path("work/ready").exists())?;
+    let started = STOP_SIGNALS.map(|signal| (signal, Tree::ready(&desk, TREE)));
+    let mut trees = Vec::new();
+    for (signal, tree) in started {
+        let tree = tree?;
         tree.signal(signal)?;
-        assert_eq!(tree.must_be_gone()?, Some(137), "{signal}");
-        fs::remove_file(desk.path("work/ready"))?;
+        trees.push((signal, tree));
     }
+    for (signal, tree) in trees {
+        assert_eq!(tree.must_be_gone()?, Some(128 + signal as i32), "{signal}");
+    }
+    Ok(())
+}
+
+fn a_second_signal_does_not_wait() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let mut tree = Tree::ready(&desk, TREE)?;
+    let begin = Instant::now();
+    let mut failed = None;
+    eventually("the helper ends", Duration::from_secs(10), || {
+        failed = tree.signal(Signal::SIGINT).err();
+        failed.is_some() || tree.child.try_wait().is_ok_and(|status| status.is_some())
+    })?;
+    assert!(failed.is_none() && begin.elapsed() < Duration::from_millis(1500), "{:?}", begin.elapsed());
+    assert_eq!(tree.must_be_gone()?, Some(130));
+    Ok(())
+}
+
+/// timeout(1) and others send one to the helper and one to its group.
+fn two_signals_at_once_are_one_request() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let tree = Tree::ready(&desk, "trap 'exit 5' TERM; trap '' INT; READY; sleep 60 & wait")?;
+    tree.signal(Signal::SIGTERM)?;
+    tree.signal(Signal::SIGINT)?;
+    assert_eq!(tree.must_be_gone()?, Some(5));
+    Ok(())
+}
+
+/// As the entry point of a container. The kernel keeps signals from a pid 1 that does nothing about them.
+fn a_helper_that_is_pid_1() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    // Root of a user namespace in which nobody else exists could become nobody else.
+    let user: &[_] = if user::current_uid() == Ok(0) { &[] } else { &["--user", "--map-root-user"] };
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut command = Command::new("unshare");
+        command.args(user).args(["--pid", "--fork", "--mount-proc"]).arg(helper());
+        let tree = Tree::ready_as(command, &desk, "(setsid sleep 60 &); READY; exec sleep 60")?;
+        let below = processes::descendants(tree.child.id());
+        let pid_1 = below.iter().find(|pid| processes::parent(**pid) == Some(tree.child.id()));
+        send(*pid_1.ok_or_else(|| Stop::Fail("no helper below unshare".into()))?, signal)?;
+        assert_eq!(tree.must_be_gone()?, Some(128 + signal as i32), "{signal}");
+    }
+    Ok(())
+}
+
+fn an_orphan_that_dies_of_a_signal_without_a_name() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    // It is pid 1's child before it dies, and dead before the fifo is closed.
+    let script = "mkfifo end; (sh -c 'exec 8>end; until [ $(ps -o ppid= $$) = 1 ]; do :; done; kill -40 $$' &); \
+                  cat end; exit 3";
+    let script = script.replace("$(ps -o ppid= $$)", "$(sed -n 's/^PPid:.//p' /proc/$$/status)");
+    let run = desk.launch(&desk.policy(&script))?;
+    assert_eq!((run.status.code(), run.ended()?.ended_by), (Some(3), EndedBy::Exit(3)), "{run:?}");
+    Ok(())
+}
+
+/// A copier that waits for input notices no end of the jail.
+fn sigkill_leaves_no_copier_of_input() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let ready = desk.path("work/ready");
+    fs::write(desk.path("policy"), json(&desk.policy("read line; echo x > ready; cat"))?)?;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec \"$0\" --policy-fd 4 4<\"$1\""]).arg(helper()).arg(desk.path("policy"));
+    let marker = unique("helper");
+    let mut child = shell.env("MARKER", &marker).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut stdin = child.stdin.take().ok_or_else(|| Stop::Fail("no pipe".into()))?;
+    stdin.write_all(b"line\n")?;
+    eventually("the command has read", Duration::from_secs(10), || ready.exists())?;
+    assert!(processes::with_marker(&marker).len() > 2, "no copier");
+    send(child.id(), Signal::SIGKILL)?;
+    child.wait()?;
+    eventually("no copier is left", Duration::from_secs(10), || processes::with_marker(&marker).is_empty())?;
+    drop(stdin);
     Ok(())
 }
 
@@ -99,9 +242,7 @@ fn stop_signals_end_the_tree() -> Result<(), Stop> {
 fn sigkill_at_any_moment_leaves_nothing() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let before = Snapshot::take(&[desk.path("work").as_path()])?;
-    let marker = unique("tree");
-    let mut policy = desk.policy("(sleep 60 & setsid sleep 60 & sleep 60) & sleep 60");
-    policy.argv.push(Bytes::from(&marker));
+    let policy = desk.policy("(sleep 60 & setsid sleep 60 & sleep 60) & sleep 60");
     for moment in 0..30 {
         // Output to a file takes a process more, output to nothing does not.
         let stdout = match moment % 2 {
@@ -113,8 +254,6 @@ fn sigkill_at_any_moment_leaves_nothing() -> Result<(), Stop> {
         tree.signal(Signal::SIGKILL)?;
         assert_eq!(tree.must_be_gone()?, None);
     }
-    // Nobody waits for a tree whose supervisor was killed: the kernel takes it down in its own time.
-    eventually("all are dead", Duration::from_secs(10), || processes::with_marker(&marker).is_empty())?;
     assert_eq!(before.added()?, [] as [String; 0]);
     Ok(())
 }

@@ -6,10 +6,11 @@ use crate::jail::stage::helper;
 use crate::support::{Stop, eventually};
 use crate::tests;
 use agentkit_protocol::{Capabilities, Control, Event, Policy, frame};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
@@ -25,6 +26,12 @@ tests![
     a_reader_that_reads_nothing,
     another_writer_to_the_callers_pipe,
     nothing_to_read_on_standard_input,
+    a_policy_on_another_descriptor,
+    a_policy_descriptor_that_is_not_open,
+    input_that_is_not_read,
+    input_that_never_comes,
+    write_to_the_callers_input,
+    a_non_blocking_caller,
     a_helper_by_another_name
 ];
 
@@ -32,9 +39,20 @@ fn help_and_version_are_printed() -> Result<(), Stop> {
     let desk = Desk::anywhere()?;
     let help = desk.call(&["--help"], b"")?;
     assert_eq!((help.status.code(), help.stderr.len()), (Some(0), 0));
-    for flag in
-        ["--report-fd", "--probe", "--json", "--client", "--help", "--version", "124", "125", "126", "127"]
-    {
+    for flag in [
+        "--policy-fd",
+        "--tty",
+        "--report-fd",
+        "--probe",
+        "--json",
+        "--client",
+        "--help",
+        "--version",
+        "124",
+        "125",
+        "126",
+        "127",
+    ] {
         assert!(text(&help.stdout).contains(flag), "{flag}");
     }
     let version = desk.call(&["--version"], b"")?;
@@ -177,6 +195,124 @@ fn nothing_to_read_on_standard_input() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let run = desk.launch(&desk.policy("cat; readlink /proc/self/fd/0"))?;
     assert_eq!((run.status.code(), text(&run.stdout)), (Some(0), "/dev/null\n".into()));
+    Ok(())
+}
+
+/// A helper that reads its policy from another descriptor, and whose standard input is the command's.
+fn with_input(desk: &Desk, policy: &Policy) -> Result<Command, Stop> {
+    fs::write(desk.path("policy"), json(policy)?)?;
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" --policy-fd 4 4<\"$1\""]).arg(helper()).arg(desk.path("policy"));
+    Ok(command)
+}
+
+fn a_policy_on_another_descriptor() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    fs::write(desk.path("input"), "one\ntwo\n")?;
+    let pipe = || -> Result<Stdio, Stop> {
+        let (reader, mut writer) = std::io::pipe()?;
+        writer.write_all(b"one\ntwo\n")?;
+        Ok(reader.into())
+    };
+    let socket = || -> Result<Stdio, Stop> {
+        let (ours, theirs) = UnixStream::pair()?;
+        (&ours).write_all(b"one\ntwo\n")?;
+        Ok(OwnedFd::from(theirs).into())
+    };
+    let file = || -> Result<Stdio, Stop> { Ok(fs::File::open(desk.path("input"))?.into()) };
+    let policy = desk.policy("cat; ls -l /proc/self/fd/4 2>/dev/null; true");
+    for stdin in [file()?, pipe()?, socket()?] {
+        let output = with_input(&desk, &policy)?.stdin(stdin).output()?;
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "one\ntwo\n".into()));
+    }
+    let output =
+        with_input(&desk, &desk.policy("cat; readlink /proc/self/fd/0"))?.stdin(Stdio::null()).output()?;
+    assert_eq!(text(&output.stdout), "/dev/null\n");
+    Ok(())
+}
+
+fn a_policy_descriptor_that_is_not_open() -> Result<(), Stop> {
+    let desk = Desk::anywhere()?;
+    let output = desk.call(&["--policy-fd", "77"], b"")?;
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("--policy-fd 77"), "{output:?}");
+    Ok(())
+}
+
+/// More than all buffers on the way hold.
+fn input_that_is_not_read() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let mut child =
+        with_input(&desk, &desk.policy("head -c 3"))?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // Fails when the last reader has gone.
+        let written = stdin.write_all(&vec![b'x'; 10 << 20]);
+        assert_eq!(written.map_err(|error| error.kind()), Err(std::io::ErrorKind::BrokenPipe));
+    }
+    let output = child.wait_with_output()?;
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "xxx".into()));
+    Ok(())
+}
+
+/// The copier waits for it until the helper ends it.
+fn input_that_never_comes() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let mut child = with_input(&desk, &desk.tracer())?.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    // `wait` would close it.
+    let stdin = child.stdin.take();
+    assert!(child.wait()?.success() && desk.ran());
+    drop(stdin);
+    Ok(())
+}
+
+/// What is only to be read can be opened again to be written: a file, or a pipe from which others go on reading. A
+/// socket carries both ways from the start.
+fn write_to_the_callers_input() -> Result<(), Stop> {
+    const PLANT: &str = "echo planted 1<>/proc/self/fd/0; echo planted >&0; true";
+    let desk = Desk::new()?;
+    let file = desk.path("input");
+    let mut bare = Command::new("sh");
+    bare.args(["-c", PLANT]);
+    let jailed = with_input(&desk, &desk.policy(PLANT))?;
+    for (mut command, holds) in [(bare, true), (jailed, false)] {
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        fs::write(&file, "original\n")?;
+        command.stdin(fs::File::open(&file)?).status()?;
+        assert_eq!(fs::read_to_string(&file)?.contains("planted"), holds);
+        let (mut reader, writer) = std::io::pipe()?;
+        command.stdin(reader.try_clone()?).status()?;
+        drop(writer);
+        let (ours, theirs) = UnixStream::pair()?;
+        command.stdin(OwnedFd::from(theirs)).status()?;
+        // The last copies of the other ends.
+        drop(command);
+        let mut found = String::new();
+        reader.read_to_string(&mut found)?;
+        assert_eq!(found.contains("planted"), holds, "pipe: {found:?}");
+        found.clear();
+        (&ours).read_to_string(&mut found)?;
+        assert_eq!(found.contains("planted"), holds, "socket: {found:?}");
+    }
+    Ok(())
+}
+
+/// Whoever shares a stream with the helper may have made it non-blocking: nothing is lost, in either direction.
+fn a_non_blocking_caller() -> Result<(), Stop> {
+    const LENGTH: usize = 1 << 20;
+    let desk = Desk::new()?;
+    let (input, mut feeder) = std::io::pipe()?;
+    let (mut reader, output) = std::io::pipe()?;
+    for fd in [input.as_fd(), output.as_fd()] {
+        fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    }
+    let mut command = with_input(&desk, &desk.policy("cat"))?;
+    let mut child = command.stdin(input).stdout(output).spawn()?;
+    drop(command);
+    let feeding = std::thread::spawn(move || feeder.write_all(&vec![b'x'; LENGTH]));
+    let mut got = Vec::new();
+    reader.read_to_end(&mut got)?;
+    assert!(child.wait()?.success() && feeding.join().is_ok_and(|fed| fed.is_ok()));
+    assert_eq!(got.len(), LENGTH);
     Ok(())
 }
 

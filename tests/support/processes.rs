@@ -35,6 +35,11 @@ pub(crate) fn descendants(root: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
+/// The parent of a live process.
+pub(crate) fn parent(of: u32) -> Option<u32> {
+    parents().into_iter().find(|(pid, _)| *pid == of).map(|(_, parent)| parent)
+}
+
 /// Every process with its parent. The name, in parentheses, may hold anything; the parent comes two fields after it.
 fn parents() -> Vec<(u32, u32)> {
     let parent = |pid: u32| {

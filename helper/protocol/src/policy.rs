@@ -34,7 +34,8 @@ pub struct Policy {
     /// Whether names that host programs act on are protected where the jail can write.
     #[serde(default)]
     pub git: GitNames,
-    /// Whether the command gets a terminal of its own in place of the caller's.
+    /// Whether the command gets a terminal of its own in place of the caller's. Only for a script whose standard input is
+    /// a terminal, with the policy on another descriptor.
     #[serde(default)]
     pub tty: bool,
     /// Files that are put into the private `/tmp` before the command starts: plain names and contents.

@@ -97,6 +97,8 @@ pub enum EndedBy {
     Disk,
     /// The caller went away or cancelled, and we killed the tree.
     Caller,
+    /// This signal asked the helper for the end, and we killed the tree, since the command had not ended in time.
+    Stopped(i32),
 }
 
 /// The name of a limit of a policy.

@@ -3,6 +3,7 @@
 use super::forks;
 use super::message::{self, Message};
 use super::program::{self, Program};
+use super::signals;
 use super::sys::{self, Forked};
 use super::view::HOME;
 use crate::error::{Context, Result, failure};
@@ -10,35 +11,42 @@ use crate::validate::Plan;
 use agentkit_protocol::{Bytes, FailureKind};
 use nix::fcntl::OFlag;
 use nix::libc;
-use nix::unistd::{chdir, dup2_stdin, pipe2, setsid};
+use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, pipe2, setsid};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const STEP: &str = "exec";
 const FIRST_AFTER_STREAMS: i32 = 3;
 
+/// Where the command reads and writes.
+pub(crate) enum Streams<'a> {
+    /// Input from here, or from nothing; output where init's goes.
+    Input(Option<OwnedFd>),
+    /// All three, and the session, on a terminal of the jail's own.
+    Terminal {
+        own: BorrowedFd<'a>,
+        /// The value of `TERM`.
+        kind: &'a [u8],
+    },
+}
+
 /// Everything that execve needs, made before the fork.
-pub(crate) struct Command {
+pub(crate) struct Command<'a> {
     path: CString,
     argv: Vec<CString>,
     env: Vec<CString>,
     directory: PathBuf,
-    stdin: Option<OwnedFd>,
+    streams: Streams<'a>,
     ask_before_forks: bool,
 }
 
-impl Command {
-    pub(crate) fn new(
-        plan: &Plan,
-        program: &Program,
-        workdir: &Path,
-        stdin: Option<OwnedFd>,
-    ) -> Result<Self> {
+impl<'a> Command<'a> {
+    pub(crate) fn new(plan: &Plan, program: &Program, workdir: &Path, streams: Streams<'a>) -> Result<Self> {
         let c_string =
             |bytes: Vec<u8>| CString::new(bytes).map_err(io::Error::from).context(STEP, "make a C string");
         let path = c_string(program.path.as_os_str().as_bytes().to_vec())?;
@@ -47,19 +55,20 @@ impl Command {
             // Interpreters find their library from it, and a link among its parents does not exist inside.
             *name = path.clone();
         }
-        let env = environment(plan, program, workdir).into_iter().map(c_string).collect::<Result<_>>()?;
+        let env =
+            environment(plan, program, workdir, &streams).into_iter().map(c_string).collect::<Result<_>>()?;
         Ok(Command {
             path,
             argv,
             env,
             directory: workdir.to_path_buf(),
-            stdin,
+            streams,
             ask_before_forks: plan.watch_forks,
         })
     }
 
     /// Starts the command and returns its pid once it was really executed.
-    pub(crate) fn start(mut self, channel: &OwnedFd) -> Result<libc::pid_t> {
+    pub(crate) fn start(self, channel: &OwnedFd) -> Result<libc::pid_t> {
         let (mut errors, in_child) = pipe2(OFlag::O_CLOEXEC)
             .map_err(io::Error::from)
             .map(|(r, w)| (File::from(r), w))
@@ -84,22 +93,20 @@ impl Command {
     }
 
     /// Between fork and exec; returns only on failure. The limits, the filter and the lack of privileges are inherited.
-    fn become_command(&mut self, channel: &OwnedFd) -> io::Error {
+    fn become_command(&self, channel: &OwnedFd) -> io::Error {
         match self.prepare(channel) {
             Ok(()) => sys::execute(&self.path, &self.argv, &self.env),
             Err(error) => error,
         }
     }
 
-    fn prepare(&mut self, channel: &OwnedFd) -> io::Result<()> {
+    fn prepare(&self, channel: &OwnedFd) -> io::Result<()> {
         // A session of its own: no controlling terminal, and a group that the caller's signals do not reach.
         setsid()?;
         // std ignores it at start; the command expects the default.
         sys::reset_signal(libc::SIGPIPE)?;
-        // Without one it has init's, which is the jail's own /dev/null.
-        if let Some(stdin) = self.stdin.take() {
-            dup2_stdin(&stdin)?;
-        }
+        signals::unblock()?;
+        self.connect_streams()?;
         chdir(&self.directory)?;
         if self.ask_before_forks {
             let listener = forks::ask_supervisor()?;
@@ -107,6 +114,24 @@ impl Command {
         }
         // Among them is the error pipe, whose end tells init that this worked.
         sys::close_on_exec(FIRST_AFTER_STREAMS)
+    }
+
+    /// The copies without the flag that closes them. Without input the command has init's, the jail's own /dev/null.
+    fn connect_streams(&self) -> io::Result<()> {
+        match &self.streams {
+            Streams::Input(stdin) => {
+                if let Some(stdin) = stdin {
+                    dup2_stdin(stdin)?;
+                }
+            }
+            Streams::Terminal { own, .. } => {
+                sys::take_terminal(*own)?;
+                dup2_stdin(own)?;
+                dup2_stdout(own)?;
+                dup2_stderr(own)?;
+            }
+        }
+        Ok(())
     }
 
     fn not_started(&self, errno: i32) -> agentkit_protocol::Failure {
@@ -138,7 +163,7 @@ impl Command {
 }
 
 /// What the jail sets, then what the policy adds. Nothing is inherited.
-fn environment(plan: &Plan, program: &Program, workdir: &Path) -> Vec<Vec<u8>> {
+fn environment(plan: &Plan, program: &Program, workdir: &Path, streams: &Streams) -> Vec<Vec<u8>> {
     let mut variables: BTreeMap<&str, Vec<u8>> = [
         ("HOME", HOME.as_bytes().to_vec()),
         ("LANG", b"C.UTF-8".to_vec()),
@@ -152,6 +177,9 @@ fn environment(plan: &Plan, program: &Program, workdir: &Path) -> Vec<Vec<u8>> {
     .into();
     let cargo_home = program.cargo_home.iter().map(|home| home.as_os_str().as_bytes().to_vec());
     variables.extend(cargo_home.map(|home| ("CARGO_HOME", home)));
+    if let Streams::Terminal { kind, .. } = streams {
+        variables.insert("TERM", kind.to_vec());
+    }
     variables.extend(plan.env.iter().map(|(name, Bytes(value))| (name.as_str(), value.clone())));
     variables.into_iter().map(|(name, value)| [name.as_bytes(), b"=", &value].concat()).collect()
 }

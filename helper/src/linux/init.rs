@@ -1,10 +1,12 @@
 //! Pid 1 of the jail: sets everything up, starts the command, reaps, and takes all that is left down with it.
 
-use super::exec::Command;
+use super::exec::{Command, Streams};
 use super::identity::{INNER_ID, Identity};
 use super::message::{self, Message};
 use super::program::Program;
+use super::pty::{self, Terminal};
 use super::relay::Relays;
+use super::signals::{self, ForInit};
 use super::view::View;
 use super::{capabilities, limits, mounts, network, privileges, read_back, seccomp, sockets, sys, watch};
 use crate::error::{Context, Hint, Result};
@@ -15,8 +17,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, umask};
-use nix::sys::wait::{WaitStatus, wait};
-use nix::unistd::{Pid, setsid};
+use nix::unistd::setsid;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -31,8 +32,9 @@ pub(crate) struct Task<'a> {
     pub(crate) directory: PathBuf,
     /// Missing in a probe, which ends where the command would start.
     pub(crate) program: Option<&'a Program>,
-    pub(crate) stdin: Option<OwnedFd>,
     pub(crate) relays: Relays,
+    /// The caller's terminal, if the command is to have one of its own.
+    pub(crate) terminal: Option<Terminal>,
     pub(crate) identity: Identity,
     pub(crate) launcher: read_back::Namespaces,
     /// The limit of the group that this process was born in, if there is one.
@@ -74,6 +76,7 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     let mounted = mounts::build(&mut task.view, task.plan)?;
     let workdir = hosts_work_dir(task)?;
     read_nothing()?;
+    let terminal = task.terminal.as_ref().map(pty::Pair::open).transpose()?;
     let launchers_limits = limits::apply(&task.plan.limits)?;
     privileges::drop_all()?;
     seccomp::load(loopback.is_ok())?;
@@ -85,11 +88,12 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
         ..read_back::read(&task.plan.limits, &task.launcher)?
     };
     capabilities::check(&capabilities::derive(&read_back, task.plan), task.plan)?;
-    let command = start(task, channel)?;
+    let command = start(task, terminal.as_ref(), channel)?;
     let handles = [mounted.proc.as_fd(), mounted.private.as_fd()]
         .into_iter()
         .chain(sockets.as_ref().map(AsFd::as_fd))
         .chain(workdir.as_ref().map(AsFd::as_fd))
+        .chain(terminal.as_ref().map(|terminal| terminal.master.as_fd()))
         .chain(connections.as_ref().map(AsFd::as_fd));
     let handles: Vec<_> = handles.chain(mounted.watched.iter().map(AsFd::as_fd)).collect();
     message::send(channel.as_fd(), &Message::Started { read_back }, &handles)
@@ -111,10 +115,18 @@ fn hosts_work_dir(task: &Task<'_>) -> Result<Option<OwnedFd>> {
         .map(Some)
 }
 
-fn start(task: &mut Task<'_>, channel: &OwnedFd) -> Result<Option<libc::pid_t>> {
+fn start(
+    task: &mut Task<'_>,
+    terminal: Option<&pty::Pair>,
+    channel: &OwnedFd,
+) -> Result<Option<libc::pid_t>> {
     let Some(program) = task.program else { return Ok(None) };
     umask(Mode::from_bits_truncate(0o022));
-    Command::new(task.plan, program, &task.directory, task.stdin.take())?.start(channel).map(Some)
+    let streams = match (&task.terminal, terminal) {
+        (Some(callers), Some(own)) => Streams::Terminal { own: own.slave.as_fd(), kind: &callers.kind },
+        _ => Streams::Input(task.relays.take_stdin()),
+    };
+    Command::new(task.plan, program, &task.directory, streams)?.start(channel).map(Some)
 }
 
 /// The kernel kills init when the supervisor dies, and the jail with it. If that happened already, the channel is
@@ -178,17 +190,35 @@ fn forbid_nested_namespaces() -> Result<()> {
     }
 }
 
-/// Waits for the command and buries the orphans that come to pid 1 meanwhile.
+/// Waits for the command, passes on what asks it to end, and buries the orphans that come to pid 1 meanwhile.
 fn reap_until_gone(command: libc::pid_t) -> Result<EndedBy> {
-    let command = Pid::from_raw(command);
     loop {
-        match wait() {
-            Ok(WaitStatus::Exited(pid, code)) if pid == command => return Ok(EndedBy::Exit(code)),
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => {
-                return Ok(EndedBy::Signal(signal as i32));
+        match signals::wait_as_init()? {
+            ForInit::Child => {
+                if let Some(end) = bury_the_dead(command)? {
+                    return Ok(end);
+                }
             }
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(error) => return Err(io::Error::from(error)).context(STEP, "wait"),
+            // The command was not waited for yet, so that the number is still that of the group it leads. A dead group
+            // needs no signal.
+            ForInit::PassOn(signal) => drop(sys::signal_group(command, signal)),
+        }
+    }
+}
+
+/// Takes every child that has ended; returns how the command ended, if it is one of them.
+fn bury_the_dead(command: libc::pid_t) -> Result<Option<EndedBy>> {
+    loop {
+        match sys::take_ended_child() {
+            Ok(Some((pid, status))) if pid == command => {
+                return Ok(Some(match libc::WIFSIGNALED(status) {
+                    true => EndedBy::Signal(libc::WTERMSIG(status)),
+                    false => EndedBy::Exit(libc::WEXITSTATUS(status)),
+                }));
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(error).context(STEP, "wait"),
         }
     }
 }

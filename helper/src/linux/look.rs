@@ -203,7 +203,7 @@ impl<'a> Looks<'a> {
                 Limit::FileSize,
                 format!("exit code {SHELL_FILE_SIZE}: as of a shell whose child died of SIGXFSZ"),
             ),
-            EndedBy::Exit(_) | EndedBy::Signal(_) | EndedBy::Caller => return None,
+            EndedBy::Exit(_) | EndedBy::Signal(_) | EndedBy::Caller | EndedBy::Stopped(_) => return None,
         })
     }
 }

@@ -20,12 +20,14 @@ mod owner_map;
 mod privileges;
 mod proc_files;
 mod program;
+mod pty;
 mod read_back;
 mod relay;
 mod root;
 mod sanitize;
 mod seccomp;
 mod shared;
+mod signals;
 mod sockets;
 mod supervise;
 mod sys;
@@ -40,6 +42,7 @@ pub(crate) use client_socket::ClientSocket;
 pub(crate) use sanitize::{client_reporter, sanitize};
 
 use crate::error::Result;
+use crate::input::Stdin;
 use crate::report::Reporter;
 use crate::validate::{self, Plan};
 use agentkit_protocol::{Capabilities, Control, Ended, Policy};
@@ -47,17 +50,19 @@ use cgroup::Group;
 use identity::Identity;
 use namespaces::Jail;
 use program::{Program, Surroundings};
+use pty::Terminal;
 use relay::Relays;
-use std::os::fd::OwnedFd;
 use view::View;
 use workdir::WorkPath;
 
 /// Runs the command of a plan; returns when it and everything it left behind is dead.
-pub(crate) fn launch(plan: &Plan, stdin: Option<OwnedFd>, reporter: &mut Reporter) -> Result<Ended> {
+pub(crate) fn launch(plan: &Plan, stdin: Stdin, reporter: &mut Reporter) -> Result<Ended> {
     let workdir = WorkPath::find(&plan.workdir)?;
     let program = Program::find(&plan.argv, &Surroundings::of_this_process(&workdir, plan))?;
+    let terminal = if plan.tty { Some(Terminal::of_caller()?) } else { None };
     let from_client = matches!(reporter, Reporter::Client(_));
-    let jail = enter(plan, &workdir, Some(Command { program: &program, stdin, from_client }))?;
+    let command = Command { program: &program, stdin, from_client, terminal };
+    let jail = enter(plan, &workdir, Some(command))?;
     supervise::run(jail, plan, reporter)
 }
 
@@ -74,9 +79,11 @@ pub(crate) fn probe() -> Capabilities {
 /// What is to run in the jail. A probe has none.
 struct Command<'a> {
     program: &'a Program,
-    stdin: Option<OwnedFd>,
+    stdin: Stdin,
     /// Whether standard output and error are a client's pipes.
     from_client: bool,
+    /// The caller's, if the command is to have one of its own.
+    terminal: Option<Terminal>,
 }
 
 /// What happens outside, in an order that matters: what needs the launcher's privileges comes first, then they are
@@ -85,23 +92,31 @@ fn enter(plan: &Plan, workdir: &WorkPath, command: Option<Command>) -> Result<Ja
     let launcher = read_back::Namespaces::of_this_process()?;
     let identity = Identity::choose()?;
     let grants = command.as_ref().map_or(&[][..], |command| &command.program.grants);
-    let from_client = command.as_ref().is_some_and(|command| command.from_client);
     let mut view = View::new(workdir, grants)?;
     if identity.gives_up_root() {
         view.open_as_root(&identity)?;
-        if from_client {
-            relay::give_pipes_to(identity.uid, identity.gid)?;
+        if let Some(command) = command.as_ref().filter(|command| command.from_client) {
+            relay::give_pipes_to(identity.uid, identity.gid, &command.stdin)?;
         }
     }
     // The kernel's own limit costs more than it is worth to most, and takes root or a delegated subtree.
     let required = plan.require.contains(&Control::MemoryLimited);
     let group = if required { Some(Group::join(&plan.limits)?) } else { None };
     identity.assume()?;
-    let relays = if command.is_some() { Relays::start(from_client)? } else { Relays::default() };
-    let (program, stdin) = command.map_or((None, None), |command| (Some(command.program), command.stdin));
+    signals::block()?;
+    let (program, relays, terminal) = match command {
+        None => (None, Relays::default(), None),
+        Some(Command { program, terminal: Some(terminal), .. }) => {
+            (Some(program), Relays::to_nothing()?, Some(terminal))
+        }
+        Some(Command { program, stdin, from_client, terminal: None }) => {
+            (Some(program), Relays::start(stdin, from_client)?, None)
+        }
+    };
     let directory = workdir.inside().to_path_buf();
     let memory_group = group.as_ref().map(|group| group.limit);
-    let task = init::Task { plan, view, directory, program, stdin, relays, identity, launcher, memory_group };
+    let task =
+        init::Task { plan, view, directory, program, relays, terminal, identity, launcher, memory_group };
     let jail = namespaces::enter(task)?;
     Ok(Jail { group: group.map(Group::leave), ..jail })
 }

@@ -22,6 +22,8 @@ const STEP: &str = "mounts";
 
 /// A device node cannot be made in a user namespace, so the host's harmless ones are borrowed.
 const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/urandom"];
+/// Stands for whatever terminal the opener's session has; in a jail it is at most the jail's own.
+const OWN_TERMINAL: &str = "/dev/tty";
 const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/fd", "/proc/self/fd"),
     ("/dev/stdin", "/proc/self/fd/0"),
@@ -45,9 +47,12 @@ pub(crate) fn build(view: &mut View, plan: &Plan) -> Result<Mounted> {
     show_system(&mut root, &view.system)?;
     make_accounts(&mut root)?;
     seal(libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)?;
-    show_devices(&mut root)?;
+    show_devices(&mut root, plan.tty)?;
     // Devices too: writing to one is no write to its file system, and its mode and times stay what they are.
     seal(libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID)?;
+    if plan.tty {
+        make_terminals(&mut root)?;
+    }
     let proc = show_processes()?;
     let private = make_private_directories(&mut root, plan)?;
     for entry in &mut view.entries {
@@ -98,11 +103,23 @@ fn seal(attributes: u64) -> Result<()> {
     sys::restrict_mount(AT_FDCWD, attributes).context(STEP, "mount_setattr the new root")
 }
 
-fn show_devices(root: &mut Root) -> Result<()> {
+fn show_devices(root: &mut Root, terminal: bool) -> Result<()> {
     for (path, says) in DEVICE_LINKS {
         root.link(Path::new(path), Path::new(says))?;
     }
-    DEVICES.map(Path::new).into_iter().try_for_each(|path| bind(path, path, root, false))
+    let devices = DEVICES.into_iter().chain(terminal.then_some(OWN_TERMINAL));
+    devices.map(Path::new).try_for_each(|path| bind(path, path, root, false))
+}
+
+/// Terminals of the jail's own, of which the command gets the first; none of the host's is among them.
+fn make_terminals(root: &mut Root) -> Result<()> {
+    let path = Path::new("/dev/pts");
+    let options = "newinstance,ptmxmode=0666,mode=0620,max=16";
+    root.directory(path, 0o755)?;
+    root.link(Path::new("/dev/ptmx"), Path::new("pts/ptmx"))?;
+    mount(Some("devpts"), front(path), Some("devpts"), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC, Some(options))
+        .map_err(io::Error::from)
+        .context(STEP, format_args!("mount devpts ({options})"))
 }
 
 /// Processes of the jail alone, and nothing of the kernel's settings (`subset=pid`, Linux 5.8).

@@ -4,6 +4,7 @@ use super::cgroup::Group;
 use super::identity::Identity;
 use super::init::{self, Task};
 use super::message;
+use super::pty::Terminal;
 use super::relay::Relays;
 use super::sys::{self, Forked};
 use crate::error::{Context, Hint, NO_USER_NAMESPACES, Result};
@@ -28,6 +29,8 @@ pub(crate) struct Jail {
     pub(crate) messages: OwnedFd,
     /// Whoever holds the identity's claim keeps it from being used twice.
     pub(crate) _identity: Identity,
+    /// The caller's terminal, where the command gets one of its own.
+    pub(crate) terminal: Option<Terminal>,
     /// The last output is copied when this is dropped, and then the run is over.
     pub(crate) _relays: Relays,
     /// The memory of the whole tree is in it. Removed last, when nobody is left who was born there.
@@ -45,10 +48,18 @@ pub(crate) fn enter(task: Task<'_>) -> Result<Jail> {
         Forked::Parent { pid, pidfd } => {
             let pidfd =
                 pidfd.ok_or_else(|| std::io::Error::other("no pidfd came back")).context(STEP, "clone3")?;
-            let Task { identity, mut relays, .. } = task;
+            let Task { identity, mut relays, terminal, .. } = task;
             // As long as we held the pipes too, the copiers would wait for us.
             relays.let_go();
-            Ok(Jail { pid, pidfd, messages: ours, _identity: identity, _relays: relays, group: None })
+            Ok(Jail {
+                pid,
+                pidfd,
+                messages: ours,
+                _identity: identity,
+                terminal,
+                _relays: relays,
+                group: None,
+            })
         }
     }
 }

@@ -1,23 +1,26 @@
-//! Step 5: output reaches the caller through a pipe of the jail's own.
+//! Step 5: the command's streams are pipes of the jail's own.
 //!
-//! What is on descriptor 1 or 2 is more than a place to write to: through `/proc/self/fd/1` the command could open a file
-//! again and read it, listen to what is typed on a terminal, or take what other programs write to the same pipe. So it
-//! gets the end of another pipe, and a small process outside copies. A client's pipes are private already.
+//! What is on descriptors 0 to 2 is more than a place to read from or to write to: through `/proc/self/fd` the command
+//! could open a file again and change it, listen to what is typed on a terminal, take what other programs write to the
+//! same pipe, or write to those who read from it. So it gets the end of another pipe, and a small process outside copies.
+//! A client's pipes are private already.
+//!
+//! A copier of input reads ahead: what the command leaves unread is lost to whoever reads the caller's stream next.
 
-use super::sanitize;
 use super::sys::{self, Forked};
 use crate::error::{Context, Result};
-use nix::fcntl::OFlag;
+use crate::input::Stdin;
+use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
-use nix::sys::stat::{FileStat, SFlag, fstat, major, minor};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, major, minor};
 use nix::sys::statfs::{FsType, fstatfs};
-use nix::unistd::{Gid, Uid, dup2_stderr, dup2_stdout, fchown, pipe2};
+use nix::unistd::{Gid, Uid, dup2_stderr, dup2_stdin, dup2_stdout, fchown, getppid, pipe2};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 const STEP: &str = "relay";
@@ -28,26 +31,16 @@ const DEV_NULL: (u64, u64) = (1, 3);
 /// Where anonymous pipes live, see statfs(2). A named one could be opened by others too.
 const PIPEFS: FsType = FsType(0x5049_5045);
 
-/// The pipes in place of the caller's streams, and the processes that copy.
-#[derive(Default)]
-pub(crate) struct Relays {
-    stdout: Option<OwnedFd>,
-    stderr: Option<OwnedFd>,
-    copiers: Vec<Copier>,
-}
-
-/// A process that copies.
-struct Copier {
-    pid: libc::pid_t,
-    pidfd: OwnedFd,
-}
-
 /// As root, before it gives up root: a client's anonymous pipes become the jail's user's, or that user could not open
 /// `/dev/stdout`. Nothing that has a name changes hands.
-pub(crate) fn give_pipes_to(uid: u32, gid: u32) -> Result<()> {
+pub(crate) fn give_pipes_to(uid: u32, gid: u32, stdin: &Stdin) -> Result<()> {
     let (stdout, stderr) = (io::stdout(), io::stderr());
-    for stream in [stdout.as_fd(), stderr.as_fd()] {
-        if Stream::of(stream)?.is_pipe() {
+    let stdin = match stdin {
+        Stdin::Passed(stdin) => Some(stdin.as_fd()),
+        Stdin::Nothing | Stdin::Callers => None,
+    };
+    for stream in [stdout.as_fd(), stderr.as_fd()].into_iter().chain(stdin) {
+        if is_anonymous_pipe(stream, &stat(stream)?)? {
             let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
             fchown(stream, uid, gid).map_err(io::Error::from).context(STEP, "fchown a pipe")?;
         }
@@ -55,40 +48,83 @@ pub(crate) fn give_pipes_to(uid: u32, gid: u32) -> Result<()> {
     Ok(())
 }
 
+/// What takes the place of the caller's streams, and the processes that copy.
+#[derive(Default)]
+pub(crate) struct Relays {
+    stdin: Option<OwnedFd>,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    copiers: Copiers,
+}
+
 impl Relays {
-    /// Starts a copier for each stream that needs one; one for both where they are the same file, which keeps the order
-    /// of what is written.
-    pub(crate) fn start(from_client: bool) -> Result<Self> {
+    /// Starts a copier for each stream that needs one; one for both outputs where they are the same file, which keeps
+    /// the order of what is written.
+    pub(crate) fn start(stdin: Stdin, from_client: bool) -> Result<Self> {
         let (stdout, stderr) = (io::stdout(), io::stderr());
-        let (out, err) = (Stream::of(stdout.as_fd())?, Stream::of(stderr.as_fd())?);
+        let (out, err) = (stat(stdout.as_fd())?, stat(stderr.as_fd())?);
         let mut relays = Relays::default();
-        if !out.is_harmless(from_client) {
-            relays.stdout = Some(relays.copy_to(stdout.as_fd())?);
+        relays.start_input(stdin, from_client)?;
+        if !is_harmless(stdout.as_fd(), &out, from_client)? {
+            relays.stdout = Some(relays.output_to(stdout.as_fd())?);
         }
-        if !err.is_harmless(from_client) {
+        if !is_harmless(stderr.as_fd(), &err, from_client)? {
             relays.stderr = Some(match &relays.stdout {
-                Some(shared) if out.is_same_file(&err) => {
+                Some(shared) if (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino) => {
                     shared.try_clone().context(STEP, "duplicate a pipe")?
                 }
-                _ => relays.copy_to(stderr.as_fd())?,
+                _ => relays.output_to(stderr.as_fd())?,
             });
         }
         Ok(relays)
     }
 
-    fn copy_to(&mut self, stream: BorrowedFd) -> Result<OwnedFd> {
-        let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from).context(STEP, "pipe2")?;
-        match sys::fork().context(STEP, "fork")? {
-            Forked::Child => copy_until_end(reader, stream),
-            Forked::Parent { pid, .. } => {
-                let pidfd = sys::open_pidfd(pid).context(STEP, "pidfd_open")?;
-                self.copiers.push(Copier { pid, pidfd });
+    /// For a command that gets a terminal: the caller's streams are not even init's.
+    pub(crate) fn to_nothing() -> Result<Self> {
+        let nothing = || {
+            open("/dev/null", OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())
+                .map_err(io::Error::from)
+                .context(STEP, "open /dev/null")
+        };
+        Ok(Relays { stdout: Some(nothing()?), stderr: Some(nothing()?), ..Relays::default() })
+    }
+
+    fn start_input(&mut self, stdin: Stdin, from_client: bool) -> Result<()> {
+        match stdin {
+            Stdin::Nothing => {}
+            Stdin::Passed(passed) if is_harmless(passed.as_fd(), &stat(passed.as_fd())?, from_client)? => {
+                self.stdin = Some(passed);
+            }
+            Stdin::Passed(passed) => self.stdin = Some(self.input_from(passed.as_fd())?),
+            Stdin::Callers => {
+                let callers = io::stdin();
+                // Of nothing the command gets the jail's own.
+                if !is_harmless(callers.as_fd(), &stat(callers.as_fd())?, false)? {
+                    self.stdin = Some(self.input_from(callers.as_fd())?);
+                }
             }
         }
+        Ok(())
+    }
+
+    fn input_from(&mut self, stream: BorrowedFd) -> Result<OwnedFd> {
+        let (reader, writer) = pipe()?;
+        self.copiers.copy_input(stream, writer.as_fd())?;
+        Ok(reader)
+    }
+
+    fn output_to(&mut self, stream: BorrowedFd) -> Result<OwnedFd> {
+        let (reader, writer) = pipe()?;
+        self.copiers.copy_output(reader.as_fd(), stream)?;
         Ok(writer)
     }
 
-    /// In the jail: the pipes take the streams' places.
+    /// In the jail: where the command reads, unless it is nothing.
+    pub(crate) fn take_stdin(&mut self) -> Option<OwnedFd> {
+        self.stdin.take()
+    }
+
+    /// In the jail: the pipes take the output streams' places.
     pub(crate) fn take_over(&self) -> io::Result<()> {
         if let Some(stdout) = &self.stdout {
             dup2_stdout(stdout)?;
@@ -101,86 +137,152 @@ impl Relays {
 
     /// Outside, once the jail exists: as long as we held these ends, the copiers would wait for us.
     pub(crate) fn let_go(&mut self) {
+        self.stdin = None;
         self.stdout = None;
         self.stderr = None;
     }
 }
 
-impl Drop for Relays {
-    /// Waits until everything is copied, but for no caller that takes nothing: the jail is dead, and the run has to end.
+fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from).context(STEP, "pipe2")
+}
+
+/// Processes that copy. When this is dropped, the jail is dead and nobody holds its ends of the pipes any more.
+#[derive(Default)]
+pub(crate) struct Copiers {
+    input: Vec<Copier>,
+    output: Vec<Copier>,
+}
+
+struct Copier {
+    pid: libc::pid_t,
+    pidfd: OwnedFd,
+}
+
+impl Copiers {
+    /// Starts a copier that is not waited for: what it has not copied, nobody reads any more.
+    pub(crate) fn copy_input(&mut self, from: BorrowedFd, to: BorrowedFd) -> Result<()> {
+        self.input.push(Copier::start(from, to)?);
+        Ok(())
+    }
+
+    /// Starts a copier that is waited for.
+    pub(crate) fn copy_output(&mut self, from: BorrowedFd, to: BorrowedFd) -> Result<()> {
+        self.output.push(Copier::start(from, to)?);
+        Ok(())
+    }
+}
+
+impl Drop for Copiers {
+    /// Waits until everything is copied, but for no caller that takes nothing: the run has to end.
     fn drop(&mut self) {
-        self.let_go();
+        self.input.drain(..).for_each(Copier::end);
         let deadline = Instant::now() + GRACE;
-        for Copier { pid, pidfd } in self.copiers.drain(..) {
+        for copier in self.output.drain(..) {
             let left = deadline.saturating_duration_since(Instant::now());
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
             // Readable once the copier is dead. Where it is not, or nobody can tell, it is now.
-            let _ = poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], timeout);
-            drop(sys::signal_process(pidfd.as_fd(), libc::SIGKILL));
-            // Whatever became of it, there is nothing left to wait for.
-            drop(sys::wait_with_usage(pid));
+            let _ = poll(&mut [PollFd::new(copier.pidfd.as_fd(), PollFlags::POLLIN)], timeout);
+            copier.end();
         }
     }
 }
 
-/// Ends with the last writer, and so with the jail, or when the caller does not take any more.
-fn copy_until_end(reader: OwnedFd, stream: BorrowedFd) -> ! {
-    let copy_all = || -> io::Result<()> {
-        // Stuck, it would outlive a supervisor that was killed.
-        set_pdeathsig(Signal::SIGKILL)?;
-        // What stops the supervisor must not cut off what the command has already written.
-        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
-        sanitize::close_all_but_streams_and(Some(reader.as_raw_fd()))?;
-        copy(File::from(reader), File::from(stream.try_clone_to_owned()?))
-    };
-    // Nobody is left to tell; the command notices by SIGPIPE.
-    std::process::exit(if copy_all().is_ok() { 0 } else { 1 })
+impl Copier {
+    fn start(from: BorrowedFd, to: BorrowedFd) -> Result<Self> {
+        let parent = nix::unistd::getpid();
+        match sys::fork().context(STEP, "fork")? {
+            Forked::Child => {
+                // Nobody is left to tell; the command notices by SIGPIPE.
+                std::process::exit(copy_until_end(parent, from, to).map_or(1, |()| 0))
+            }
+            Forked::Parent { pid, .. } => {
+                let pidfd = sys::open_pidfd(pid).context(STEP, "pidfd_open")?;
+                Ok(Copier { pid, pidfd })
+            }
+        }
+    }
+
+    fn end(self) {
+        drop(sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL));
+        // Whatever became of it, there is nothing left to wait for.
+        drop(sys::wait_with_usage(self.pid));
+    }
+}
+
+/// Ends with the last writer, and so with the jail, or when the reader does not take any more.
+fn copy_until_end(parent: nix::unistd::Pid, from: BorrowedFd, to: BorrowedFd) -> io::Result<()> {
+    // Stuck, it would outlive a supervisor that was killed.
+    set_pdeathsig(Signal::SIGKILL)?;
+    if getppid() != parent {
+        return Err(io::Error::other("the supervisor died before this process could notice"));
+    }
+    // What stops the supervisor must not cut off what the command has already written. Nor may a terminal suspend this
+    // process for reading in the background: it gets an error, and the command an end of input.
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
+    // It holds these two and nothing else. (`to` is never 0, so that it is not overwritten first.)
+    dup2_stdin(from)?;
+    dup2_stdout(to)?;
+    sys::close_range(2, i32::MAX)?;
+    copy(&mut File::from(sys::adopt(0)), &mut File::from(sys::adopt(1)))
 }
 
 /// By a buffer. `std::io::copy` would splice, which keeps the pipe locked for as long as the caller takes nothing: a
 /// command that writes to it then waits for the lock, and not even SIGKILL ends that.
-fn copy(mut from: File, mut to: File) -> io::Result<()> {
+fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
     let mut buffer = [0; 16 << 10];
     loop {
         match from.read(&mut buffer) {
             Ok(0) => return Ok(()),
-            Ok(length) => to.write_all(&buffer[..length])?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Ok(length) => write_all(to, &buffer[..length])?,
+            Err(error) => wait_if_temporary(error, from.as_fd(), PollFlags::POLLIN)?,
         }
     }
 }
 
-/// What a descriptor refers to.
-struct Stream {
-    stat: FileStat,
-    file_system: FsType,
+fn write_all(to: &mut File, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match to.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(length) => bytes = &bytes[length..],
+            Err(error) => wait_if_temporary(error, to.as_fd(), PollFlags::POLLOUT)?,
+        }
+    }
+    Ok(())
 }
 
-impl Stream {
-    fn of(stream: BorrowedFd) -> Result<Self> {
-        let stat = fstat(stream).map_err(io::Error::from).context(STEP, "stat a standard stream")?;
-        let system = fstatfs(stream).map_err(io::Error::from).context(STEP, "statfs a standard stream")?;
-        Ok(Stream { stat, file_system: system.filesystem_type() })
+/// Whoever else uses the caller's stream may have made it non-blocking.
+fn wait_if_temporary(error: io::Error, stream: BorrowedFd, event: PollFlags) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::Interrupted => Ok(()),
+        io::ErrorKind::WouldBlock => {
+            poll(&mut [PollFd::new(stream, event)], PollTimeout::NONE)?;
+            Ok(())
+        }
+        _ => Err(error),
     }
+}
 
-    /// A client's anonymous pipe has no other users, and `/dev/null` carries nothing.
-    fn is_harmless(&self, from_client: bool) -> bool {
-        let device = (major(self.stat.st_rdev), minor(self.stat.st_rdev));
-        (from_client && self.is_pipe()) || (self.kind() == SFlag::S_IFCHR && device == DEV_NULL)
-    }
+fn stat(stream: BorrowedFd) -> Result<FileStat> {
+    fstat(stream).map_err(io::Error::from).context(STEP, "stat a standard stream")
+}
 
-    fn is_pipe(&self) -> bool {
-        self.kind() == SFlag::S_IFIFO && self.file_system == PIPEFS
-    }
+/// A client's anonymous pipe has no other users, and `/dev/null` carries nothing.
+fn is_harmless(stream: BorrowedFd, stat: &FileStat, from_client: bool) -> Result<bool> {
+    let is_null = kind(stat) == SFlag::S_IFCHR && (major(stat.st_rdev), minor(stat.st_rdev)) == DEV_NULL;
+    Ok(is_null || (from_client && is_anonymous_pipe(stream, stat)?))
+}
 
-    fn kind(&self) -> SFlag {
-        SFlag::from_bits_truncate(self.stat.st_mode) & SFlag::S_IFMT
+fn is_anonymous_pipe(stream: BorrowedFd, stat: &FileStat) -> Result<bool> {
+    if kind(stat) != SFlag::S_IFIFO {
+        return Ok(false);
     }
+    let system = fstatfs(stream).map_err(io::Error::from).context(STEP, "statfs a standard stream")?;
+    Ok(system.filesystem_type() == PIPEFS)
+}
 
-    fn is_same_file(&self, other: &Stream) -> bool {
-        (self.stat.st_dev, self.stat.st_ino) == (other.stat.st_dev, other.stat.st_ino)
-    }
+fn kind(stat: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
 }
 
 #[cfg(test)]
@@ -189,9 +291,12 @@ mod tests {
 
     #[test]
     fn only_private_pipes_and_dev_null_are_passed_on() {
-        let kind = |file: &File| Stream::of(file.as_fd()).unwrap().is_harmless(true);
+        let passes = |stream: BorrowedFd, from_client| {
+            is_harmless(stream, &stat(stream).unwrap(), from_client).unwrap()
+        };
+        let kind = |file: &File| passes(file.as_fd(), true);
         let (reader, writer) = io::pipe().unwrap();
-        assert!(!Stream::of(writer.as_fd()).unwrap().is_harmless(false));
+        assert!(!passes(writer.as_fd(), false));
         assert!(kind(&File::from(OwnedFd::from(reader))) && kind(&File::from(OwnedFd::from(writer))));
         assert!(kind(&File::open("/dev/null").unwrap()));
         assert!(!kind(&File::open("/dev/zero").unwrap()));

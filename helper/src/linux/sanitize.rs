@@ -3,6 +3,7 @@
 use super::{proc_files, sys};
 use crate::cli::Caller;
 use crate::error::{Context, Hint, Result, failure};
+use crate::input::Source;
 use crate::report::Reporter;
 use agentkit_protocol::FailureKind;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -17,18 +18,28 @@ const STEP: &str = "sanitize";
 /// The first descriptor that is not a standard stream. (std has already filled 0 to 2 where the caller left a gap.)
 const FIRST: i32 = 3;
 
-/// Refuses borrowed privileges, closes inherited descriptors, undoes inherited signal settings.
-pub(crate) fn sanitize(caller: &Caller) -> Result<Reporter> {
+/// Refuses borrowed privileges, closes inherited descriptors, undoes inherited signal settings. Returns where to report to
+/// and where the policy comes from.
+pub(crate) fn sanitize(caller: &Caller) -> Result<(Reporter, Source)> {
     refuse_borrowed_privilege()?;
-    let reporter = match caller {
+    let answer = match *caller {
         Caller::Client => {
-            close_all_but_streams_and(None).context(STEP, "close inherited descriptors")?;
-            client_reporter()
+            close_all_but_streams_and(&[]).context(STEP, "close inherited descriptors")?;
+            (client_reporter(), Source::Client)
         }
-        Caller::Script { report_fd } => Reporter::Script(keep_only(*report_fd)?),
+        Caller::Script { report_fd, policy_fd, tty } => {
+            let kept: Vec<i32> = report_fd.into_iter().chain(policy_fd).collect();
+            close_all_but_streams_and(&kept).context(STEP, "close inherited descriptors")?;
+            let report =
+                report_fd.map(|fd| keep(fd, "--report-fd", "writing, for instance with 3>report.json"));
+            let policy =
+                policy_fd.map(|fd| keep(fd, "--policy-fd", "reading, for instance with 4<policy.json"));
+            let source = policy.transpose()?.map_or(Source::Stdin, |file| Source::File { file, tty });
+            (Reporter::Script(report.transpose()?), source)
+        }
     };
     reset_signals()?;
-    Ok(reporter)
+    Ok(answer)
 }
 
 /// Frames to the client whose socket is standard input.
@@ -46,28 +57,27 @@ fn refuse_borrowed_privilege() -> Result<()> {
     Ok(())
 }
 
-/// Closes every descriptor from 3 up but the one for the report.
-fn keep_only(report_fd: Option<i32>) -> Result<Option<File>> {
-    close_all_but_streams_and(report_fd).context(STEP, "close inherited descriptors")?;
-    let Some(fd) = report_fd else { return Ok(None) };
-    let report = ManuallyDrop::new(sys::adopt(fd));
+/// A descriptor that the caller named on the command line.
+fn keep(fd: i32, flag: &str, how: &str) -> Result<File> {
+    let named = ManuallyDrop::new(sys::adopt(fd));
     // Also finds out whether it is open at all.
-    fcntl(report.as_fd(), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))
+    fcntl(named.as_fd(), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))
         .map_err(io::Error::from)
-        .context(STEP, format_args!("--report-fd {fd}: use descriptor {fd}"))
-        .hint("open it for writing, for instance with 3>report.json")?;
-    Ok(Some(File::from(ManuallyDrop::into_inner(report))))
+        .context(STEP, format_args!("{flag} {fd}: use descriptor {fd}"))
+        .hint(&format!("open it for {how}"))?;
+    Ok(File::from(ManuallyDrop::into_inner(named)))
 }
 
-/// Closes every descriptor from 3 up but one.
-pub(super) fn close_all_but_streams_and(kept: Option<i32>) -> io::Result<()> {
-    match kept {
-        Some(kept) => {
-            sys::close_range(FIRST, kept - 1)?;
-            sys::close_range(kept + 1, i32::MAX)
-        }
-        None => sys::close_range(FIRST, i32::MAX),
+/// Closes every descriptor from 3 up but these.
+pub(super) fn close_all_but_streams_and(kept: &[i32]) -> io::Result<()> {
+    let mut kept = kept.to_vec();
+    kept.sort_unstable();
+    let mut first = FIRST;
+    for fd in kept {
+        sys::close_range(first, fd - 1)?;
+        first = fd + 1;
     }
+    sys::close_range(first, i32::MAX)
 }
 
 /// A caller that ignores SIGCHLD would take the exit status away from us, and a blocked or ignored signal would be

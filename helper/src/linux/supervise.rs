@@ -5,6 +5,8 @@ use super::forks::Forks;
 use super::look::{self, Handles, Looks};
 use super::message::{self, Message};
 use super::namespaces::Jail;
+use super::pty::Session;
+use super::signals::{Signals, Told};
 use super::sys;
 use super::watch::Traces;
 use crate::error::{Context, Result, failure};
@@ -16,8 +18,6 @@ use agentkit_protocol::{
 };
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -26,8 +26,11 @@ use std::time::{Duration, Instant};
 const STEP: &str = "supervise";
 /// How long set-up may take before it counts as hung; a launch takes milliseconds.
 const SET_UP: Duration = Duration::from_secs(10);
-/// Signals by which a caller or a terminal asks us to stop.
-const STOP_SIGNALS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+/// How long the command may take to end in its own way once a signal asks for it.
+const GRACE: Duration = Duration::from_secs(2);
+/// Signals that come this soon after the first are the same request: timeout(1) sends one to its child and one to the
+/// group, and so does a shell whose user presses Ctrl-C.
+const SAME_REQUEST: Duration = Duration::from_millis(100);
 
 /// Watches over a jail until nothing of it is left.
 pub(crate) fn run(jail: Jail, plan: &Plan, reporter: &mut Reporter) -> Result<Ended> {
@@ -55,6 +58,10 @@ struct Supervisor<'a> {
     plan: &'a Plan,
     deadline: Instant,
     started: Option<Running<'a>>,
+    /// What asked for the end first, and when it was passed on.
+    stop_asked: Option<(i32, Instant)>,
+    /// The command's terminal, if it has one.
+    session: Option<Session>,
     /// The first cause; what comes later is a consequence.
     cause: Option<std::result::Result<EndedBy, Failure>>,
     forks: Option<Forks>,
@@ -74,24 +81,40 @@ struct Running<'a> {
 impl<'a> Supervisor<'a> {
     fn new(jail: &'a Jail, plan: &'a Plan) -> Self {
         let deadline = Instant::now() + SET_UP;
-        Supervisor { jail, plan, deadline, started: None, cause: None, forks: None, init_is_silent: false }
+        Supervisor {
+            jail,
+            plan,
+            deadline,
+            started: None,
+            stop_asked: None,
+            session: None,
+            cause: None,
+            forks: None,
+            init_is_silent: false,
+        }
     }
 
     fn watch(mut self, lifeline: Option<&OwnedFd>, mut on_start: impl FnMut(Started)) -> Result<Ended> {
         // On every way out, an error's too, the jail is dead.
         let _killer = Killer(self.jail.pidfd.as_fd());
-        let signals = stop_signals()?;
+        let signals = Signals::open()?;
         loop {
             // Before the start there is nothing to count by; whoever asks that early waits a moment.
             let asked = self.forks.as_ref().filter(|_| self.started.is_some()).and_then(Forks::listener);
             let messages = Some(&self.jail.messages).filter(|_| !self.init_is_silent);
-            let sources = Sources { messages, pidfd: &self.jail.pidfd, signals: &signals, asked, lifeline };
+            let sources =
+                Sources { messages, pidfd: &self.jail.pidfd, signals: signals.descriptor(), asked, lifeline };
             let events = sources.wait(self.time_to_sleep())?;
             if events.message {
                 self.init_is_silent = !self.take_message(&mut on_start)?;
             }
-            if events.stop {
+            if events.hung_up {
                 self.kill(Ok(EndedBy::Caller));
+            }
+            while events.signal
+                && let Some(told) = signals.take()?
+            {
+                self.heed(told);
             }
             self.look_at_clock();
             let alive = self.look_at_use(events.asked);
@@ -116,6 +139,7 @@ impl<'a> Supervisor<'a> {
         }
         let next =
             self.started.as_ref().map_or(self.deadline, |running| running.next_look.min(self.deadline));
+        let next = self.stop_asked.map_or(next, |(_, when)| next.min(when + GRACE));
         next.saturating_duration_since(Instant::now())
     }
 
@@ -134,6 +158,9 @@ impl<'a> Supervisor<'a> {
                 let sockets = if read_back.sockets_tell { Some(handle("the sockets")?) } else { None };
                 let bound = matches!(self.plan.workdir, WorkDir::Bind(_));
                 let workdir = if bound { Some(handle("the work dir")?) } else { None };
+                if let Some(caller) = &self.jail.terminal {
+                    self.session = Some(Session::start(handle("the terminal")?, caller)?);
+                }
                 let looks = Looks::new(
                     &self.plan.limits,
                     self.jail.group.as_ref(),
@@ -164,7 +191,38 @@ impl<'a> Supervisor<'a> {
         Ok(true)
     }
 
+    /// The command is asked to end, once it has started. If it does not in time, or this comes again, it is killed.
+    fn heed(&mut self, told: Told) {
+        match (told, self.stop_asked) {
+            (Told::Resized, _) => {
+                if let Some(session) = &self.session {
+                    session.resize();
+                }
+            }
+            (Told::Stop(signal), None) => {
+                self.stop_asked = Some((signal, Instant::now()));
+                self.pass_on(signal);
+            }
+            (Told::Stop(signal), Some((first, when))) if when.elapsed() < SAME_REQUEST => {
+                if signal != first {
+                    self.pass_on(signal);
+                }
+            }
+            (Told::Stop(_), Some((first, _))) => self.kill(Ok(EndedBy::Stopped(first))),
+        }
+    }
+
+    /// Init hands it to the command, or keeps it until there is one. If it is dead, it is all over anyway.
+    fn pass_on(&self, signal: i32) {
+        drop(sys::signal_process(self.jail.pidfd.as_fd(), signal));
+    }
+
     fn look_at_clock(&mut self) {
+        if let Some((signal, when)) = self.stop_asked
+            && when.elapsed() >= GRACE
+        {
+            self.kill(Ok(EndedBy::Stopped(signal)));
+        }
         if Instant::now() >= self.deadline && self.cause.is_none() {
             let hung = failure(FailureKind::Host, STEP, format_args!("set-up did not end within {SET_UP:?}"));
             self.kill(if self.started.is_some() { Ok(EndedBy::WallClock) } else { Err(hung) });
@@ -249,7 +307,7 @@ struct Sources<'a> {
     messages: Option<&'a OwnedFd>,
     /// Readable once init, and with it the jail, is dead.
     pidfd: &'a OwnedFd,
-    signals: &'a SignalFd,
+    signals: BorrowedFd<'a>,
     /// A client says nothing after its policy: whatever is readable is its end.
     lifeline: Option<&'a OwnedFd>,
     /// Readable when somebody waits for an answer before a fork.
@@ -260,7 +318,8 @@ struct Sources<'a> {
 struct Events {
     message: bool,
     dead: bool,
-    stop: bool,
+    signal: bool,
+    hung_up: bool,
     asked: bool,
 }
 
@@ -269,7 +328,7 @@ impl Sources<'_> {
         let watched = [
             self.messages.map(AsFd::as_fd),
             Some(self.pidfd.as_fd()),
-            Some(self.signals.as_fd()),
+            Some(self.signals),
             self.lifeline.map(AsFd::as_fd),
             self.asked.map(AsFd::as_fd),
         ];
@@ -285,16 +344,8 @@ impl Sources<'_> {
         let mut next = |is_watched: bool| is_watched && ready.next().unwrap_or(false);
         let (message, dead, signal) = (next(self.messages.is_some()), next(true), next(true));
         let hung_up = next(self.lifeline.is_some());
-        Ok(Events { message, dead, stop: signal || hung_up, asked: next(self.asked.is_some()) })
+        Ok(Events { message, dead, signal, hung_up, asked: next(self.asked.is_some()) })
     }
-}
-
-/// The signals that mean "stop", as a descriptor. They are blocked here alone: the jail was made before.
-fn stop_signals() -> Result<SignalFd> {
-    let mut set = SigSet::empty();
-    STOP_SIGNALS.into_iter().for_each(|signal| set.add(signal));
-    set.thread_block().map_err(io::Error::from).context(STEP, "block the stop signals")?;
-    SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC).map_err(io::Error::from).context(STEP, "signalfd")
 }
 
 /// Which file enforces; unknown if `/proc` does not say.

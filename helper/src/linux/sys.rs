@@ -4,6 +4,7 @@
 
 #![expect(unsafe_code, reason = "the one place for calls that neither std, nix nor caps wrap")]
 
+use nix::sys::signal::SigSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -181,6 +182,12 @@ pub(crate) fn signal_process(pidfd: BorrowedFd, signal: c_int) -> io::Result<()>
     .map(drop)
 }
 
+/// `kill(2)` on a process group.
+pub(crate) fn signal_group(group: libc::pid_t, signal: c_int) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    check(unsafe { libc::kill(-group, signal) }.into()).map(drop)
+}
+
 /// `keyctl(KEYCTL_JOIN_SESSION_KEYRING, NULL)`: leaves the caller's session keyring for a new, empty one.
 pub(crate) fn join_new_session_keyring() -> io::Result<()> {
     // SAFETY: a null name asks for an anonymous keyring; no memory is involved.
@@ -223,6 +230,35 @@ pub(crate) fn wait_with_usage(pid: libc::pid_t) -> io::Result<(c_int, Duration)>
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// `sigwaitinfo(2)`: waits until one of these blocked signals has come, and tells whether a process outside this pid
+/// namespace sent it by kill(2) or its kind. No process inside can pretend that: for those the kernel fills the sender in.
+pub(crate) fn wait_for_signal(signals: &SigSet) -> io::Result<(c_int, bool)> {
+    // SAFETY: all-zero is a valid value of this plain struct, which the kernel overwrites.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: the set lives through the call, and `info` is valid for writes.
+        match check(unsafe { libc::sigwaitinfo(signals.as_ref(), &raw mut info) }.into()) {
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    // SAFETY: a signal with this code carries its sender.
+    let from_outside = info.si_code == libc::SI_USER && unsafe { info.si_pid() } == 0;
+    Ok((info.si_signo, from_outside))
+}
+
+/// `wait4(2)` for any child that has ended by now: its pid and wait status. The status is left as it is: there are more
+/// signals than nix knows.
+pub(crate) fn take_ended_child() -> io::Result<Option<(libc::pid_t, c_int)>> {
+    let mut status = 0;
+    // SAFETY: the status is valid for writes through the call, and no usage is asked for.
+    match check(unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, std::ptr::null_mut()) }.into())? {
+        0 => Ok(None),
+        pid => Ok(Some((pid as libc::pid_t, status))),
     }
 }
 
@@ -346,6 +382,41 @@ pub(crate) fn execute(path: &CStr, argv: &[CString], envp: &[CString]) -> io::Er
     // SAFETY: both arrays end with a null pointer and, like the strings they point to, live through the call.
     unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
     io::Error::last_os_error()
+}
+
+/// `ioctl(TIOCSPTLCK)`: unlocks the other end of a new terminal; see ioctl_tty(2).
+pub(crate) fn unlock_terminal(master: BorrowedFd) -> io::Result<()> {
+    let lock: c_int = 0;
+    // SAFETY: this ioctl reads an integer.
+    check(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &raw const lock) }.into()).map(drop)
+}
+
+/// `ioctl(TIOCGPTPEER)` (Linux 4.13): opens the other end of a terminal without a path.
+pub(crate) fn open_terminal(master: BorrowedFd) -> io::Result<OwnedFd> {
+    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+    // SAFETY: this ioctl takes its argument by value.
+    owned(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, flags) }.into())
+}
+
+/// `ioctl(TIOCSCTTY)`: makes a terminal the controlling one of this session, which must have none.
+pub(crate) fn take_terminal(terminal: BorrowedFd) -> io::Result<()> {
+    // SAFETY: this ioctl takes its argument by value; 0 takes it from nobody.
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY, 0) }.into()).map(drop)
+}
+
+/// `ioctl(TIOCGWINSZ)`: the size of a terminal.
+pub(crate) fn terminal_size(terminal: BorrowedFd) -> io::Result<libc::winsize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: `size` is the struct that this ioctl writes.
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) }.into())?;
+    Ok(size)
+}
+
+/// `ioctl(TIOCSWINSZ)`: sets the size of a terminal, and tells its foreground processes if it changes.
+pub(crate) fn set_terminal_size(terminal: BorrowedFd, size: &libc::winsize) -> io::Result<()> {
+    // SAFETY: `size` is the struct that this ioctl reads.
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, std::ptr::from_ref(size)) }.into())
+        .map(drop)
 }
 
 /// `sigaction(2)` with `SIG_DFL`.

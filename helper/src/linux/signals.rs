@@ -1,0 +1,90 @@
+//! The signals that have a meaning here. They are blocked from just before the jail is made, so that none is lost and none
+//! ends the supervisor: it reads them from a descriptor, and init waits for those that it passes on.
+
+use super::sys;
+use crate::error::{Context, Result};
+use nix::libc;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+const STEP: &str = "signals";
+/// By these a caller or a terminal asks for the end. They are passed on to the command.
+const STOP: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+/// By these a terminal suspends whom it belongs to. A suspended supervisor would bound nothing while the jail runs on.
+const SUSPEND: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+
+fn set(signals: impl IntoIterator<Item = Signal>) -> SigSet {
+    signals.into_iter().collect()
+}
+
+/// Blocks them in this process and in what it forks.
+pub(super) fn block() -> Result<()> {
+    let all = STOP.into_iter().chain(SUSPEND).chain([Signal::SIGWINCH, Signal::SIGCHLD]);
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set(all)), None)
+        .map_err(io::Error::from)
+        .context(STEP, "block the signals that are waited for")
+}
+
+/// Blocks nothing any more. For the command, which must not inherit it.
+pub(super) fn unblock() -> io::Result<()> {
+    Ok(sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?)
+}
+
+/// What the supervisor is told by signals.
+pub(super) struct Signals(SignalFd);
+
+/// One signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// The end is asked for.
+    Stop(i32),
+    /// The caller's terminal has another size.
+    Resized,
+}
+
+impl Signals {
+    pub(super) fn open() -> Result<Self> {
+        let wanted = set(STOP.into_iter().chain([Signal::SIGWINCH]));
+        SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+            .map(Signals)
+            .map_err(io::Error::from)
+            .context(STEP, "signalfd")
+    }
+
+    /// Readable when there is something to take.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Takes the next one, if there is one.
+    pub(super) fn take(&self) -> Result<Option<Told>> {
+        let signal = self.0.read_signal().map_err(io::Error::from).context(STEP, "read a signal")?;
+        Ok(signal.map(|info| match info.ssi_signo as i32 {
+            libc::SIGWINCH => Told::Resized,
+            number => Told::Stop(number),
+        }))
+    }
+}
+
+/// What init waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ForInit {
+    /// A child has ended.
+    Child,
+    /// The supervisor passes this signal on.
+    PassOn(i32),
+}
+
+/// What the jail's own processes send to their init has no effect, as everywhere.
+pub(super) fn wait_as_init() -> Result<ForInit> {
+    let wanted = set(STOP.into_iter().chain([Signal::SIGCHLD]));
+    loop {
+        match sys::wait_for_signal(&wanted).context(STEP, "wait for a signal")? {
+            (libc::SIGCHLD, _) => return Ok(ForInit::Child),
+            (signal, true) => return Ok(ForInit::PassOn(signal)),
+            (_, false) => {}
+        }
+    }
+}
