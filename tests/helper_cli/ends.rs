@@ -22,6 +22,7 @@ tests![
     a_command_ends_in_its_own_way,
     stop_signals_end_the_tree,
     a_second_signal_does_not_wait,
+    a_signal_without_a_meaning_ends_the_tree,
     two_signals_at_once_are_one_request,
     a_helper_that_is_pid_1,
     an_orphan_that_dies_of_a_signal_without_a_name,
@@ -177,6 +178,17 @@ fn a_second_signal_does_not_wait() -> Result<(), Stop> {
     })?;
     assert!(failed.is_none() && begin.elapsed() < Duration::from_millis(1500), "{:?}", begin.elapsed());
     assert_eq!(tree.must_be_gone()?, Some(130));
+    Ok(())
+}
+
+/// Its default is to end the helper, which is to take everything with it and to report.
+fn a_signal_without_a_meaning_ends_the_tree() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    for signal in [Signal::SIGUSR1, Signal::SIGALRM, Signal::SIGVTALRM] {
+        let tree = Tree::ready(&desk, TREE)?;
+        tree.signal(signal)?;
+        assert_eq!(tree.must_be_gone()?, Some(128 + signal as i32), "{signal}");
+    }
     Ok(())
 }
 

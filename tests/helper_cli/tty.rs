@@ -207,7 +207,7 @@ fn job_control_works() -> Result<(), Stop> {
 fn the_terminal_is_given_back() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let hostile = "stty raw -echo; echo ready; trap '' TERM HUP INT; sleep 60 & wait; sleep 60";
-    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGALRM, 142)] {
         let mut screen = Screen::open(&desk, &desk.policy(hostile), "--tty")?;
         screen.expect("ready")?;
         assert!(screen.is_raw()?);
@@ -258,16 +258,13 @@ for name in ['0', '1', '2', '/dev/tty', '/proc/self/fd/0', '/proc/self/fd/1', '/
     attempt(f'{name} winsize', lambda: ioctl(fd, 0x5414, struct.pack('HHHH', 1, 1, 0, 0)))
     attempt(f'{name} tcsetattr', lambda: ioctl(fd, 0x5402, ctypes.create_string_buffer(64)))
 for group in [0, -1]:
-    # From a session without a terminal, so that the attacker outlives it by its child.
+    # Those that the attacker itself outlives.
     for number in [signal.SIGCONT, signal.SIGWINCH]:
         attempt(f'kill {group} {number}', lambda: os.kill(group, number))
 attempt('stop parent', lambda: os.kill(os.getppid(), signal.SIGSTOP))
 attempt('kill parent', lambda: os.kill(os.getppid(), signal.SIGKILL))
 print('attacks over', flush=True)
-if os.fork() == 0:
-    os.kill(-1, signal.SIGKILL)
-os.wait()
-os.kill(-1, signal.SIGKILL)
+attempt('kill all', lambda: os.kill(-1, signal.SIGKILL))
 os.kill(0, signal.SIGKILL)
 ";
 

@@ -97,7 +97,7 @@ pub enum EndedBy {
     Disk,
     /// The caller went away or cancelled, and we killed the tree.
     Caller,
-    /// This signal asked the helper for the end, and we killed the tree, since the command had not ended in time.
+    /// The helper got this signal, and we killed the tree, since the command had not ended in time.
     Stopped(i32),
 }
 

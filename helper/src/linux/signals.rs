@@ -1,5 +1,5 @@
-//! The signals that have a meaning here. They are blocked from just before the jail is made, so that none is lost and none
-//! ends the supervisor: it reads them from a descriptor, and init waits for those that it passes on.
+//! Signals are blocked from just before the jail is made, so that none is lost and none ends the supervisor before it has
+//! taken the jail down: it reads them from a descriptor, and init waits for those that it passes on.
 
 use super::sys;
 use crate::error::{Context, Result};
@@ -12,19 +12,39 @@ use std::os::fd::{AsFd, BorrowedFd};
 const STEP: &str = "signals";
 /// By these a caller or a terminal asks for the end. They are passed on to the command.
 const STOP: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
-/// By these a terminal suspends whom it belongs to. A suspended supervisor would bound nothing while the jail runs on.
-const SUSPEND: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+/// These say that this process is broken.
+const FAULTS: [Signal; 7] = [
+    Signal::SIGABRT,
+    Signal::SIGBUS,
+    Signal::SIGFPE,
+    Signal::SIGILL,
+    Signal::SIGSEGV,
+    Signal::SIGSYS,
+    Signal::SIGTRAP,
+];
+/// These mean nothing to the supervisor. By the first three a terminal suspends whom it belongs to: suspended, it would
+/// bound nothing while the jail runs on.
+const UNHEARD: [Signal; 7] = [
+    Signal::SIGTSTP,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
+    Signal::SIGCHLD,
+    Signal::SIGCONT,
+    Signal::SIGPIPE,
+    Signal::SIGURG,
+];
 
-fn set(signals: impl IntoIterator<Item = Signal>) -> SigSet {
-    signals.into_iter().collect()
+fn all_but(signals: impl IntoIterator<Item = Signal>) -> SigSet {
+    let mut set = SigSet::all();
+    signals.into_iter().for_each(|signal| set.remove(signal));
+    set
 }
 
 /// Blocks them in this process and in what it forks.
 pub(super) fn block() -> Result<()> {
-    let all = STOP.into_iter().chain(SUSPEND).chain([Signal::SIGWINCH, Signal::SIGCHLD]);
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set(all)), None)
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&all_but(FAULTS)), None)
         .map_err(io::Error::from)
-        .context(STEP, "block the signals that are waited for")
+        .context(STEP, "block signals")
 }
 
 /// Blocks nothing any more. For the command, which must not inherit it.
@@ -40,13 +60,15 @@ pub(super) struct Signals(SignalFd);
 pub(super) enum Told {
     /// The end is asked for.
     Stop(i32),
+    /// A signal without a meaning here, of which a process dies.
+    Die(i32),
     /// The caller's terminal has another size.
     Resized,
 }
 
 impl Signals {
     pub(super) fn open() -> Result<Self> {
-        let wanted = set(STOP.into_iter().chain([Signal::SIGWINCH]));
+        let wanted = all_but(FAULTS.into_iter().chain(UNHEARD));
         SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
             .map(Signals)
             .map_err(io::Error::from)
@@ -63,7 +85,8 @@ impl Signals {
         let signal = self.0.read_signal().map_err(io::Error::from).context(STEP, "read a signal")?;
         Ok(signal.map(|info| match info.ssi_signo as i32 {
             libc::SIGWINCH => Told::Resized,
-            number => Told::Stop(number),
+            number if STOP.iter().any(|stop| *stop as i32 == number) => Told::Stop(number),
+            number => Told::Die(number),
         }))
     }
 }
@@ -79,7 +102,7 @@ pub(super) enum ForInit {
 
 /// What the jail's own processes send to their init has no effect, as everywhere.
 pub(super) fn wait_as_init() -> Result<ForInit> {
-    let wanted = set(STOP.into_iter().chain([Signal::SIGCHLD]));
+    let wanted = STOP.into_iter().chain([Signal::SIGCHLD]).collect();
     loop {
         match sys::wait_for_signal(&wanted).context(STEP, "wait for a signal")? {
             (libc::SIGCHLD, _) => return Ok(ForInit::Child),

@@ -199,6 +199,7 @@ impl<'a> Supervisor<'a> {
                     session.resize();
                 }
             }
+            (Told::Die(signal), _) => self.kill(Ok(EndedBy::Stopped(signal))),
             (Told::Stop(signal), None) => {
                 self.stop_asked = Some((signal, Instant::now()));
                 self.pass_on(signal);
