@@ -234,7 +234,8 @@ pub(crate) fn wait_with_usage(pid: libc::pid_t) -> io::Result<(c_int, Duration)>
 }
 
 /// `sigwaitinfo(2)`: waits until one of these blocked signals has come, and tells whether a process outside this pid
-/// namespace sent it by kill(2) or its kind. No process inside can pretend that: for those the kernel fills the sender in.
+/// namespace sent it by kill(2) or its kind. (The kernel names the sender, except to a process whose queue was filled:
+/// good enough where a pretended signal does no more than its sender could do otherwise.)
 pub(crate) fn wait_for_signal(signals: &SigSet) -> io::Result<(c_int, bool)> {
     // SAFETY: all-zero is a valid value of this plain struct, which the kernel overwrites.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
