@@ -7,7 +7,13 @@ use crate::support::{Stop, listener::Listener};
 use crate::tests;
 use agentkit_protocol::{Capabilities, Control, FailureKind, Policy};
 
-tests![a_namespace_without_its_privileges, a_root_without_cap_sys_admin, a_loopback_of_its_own];
+tests![
+    a_namespace_without_its_privileges,
+    a_root_without_cap_sys_admin,
+    a_temporary_directory_that_is_missing,
+    a_temporary_directory_without_execution,
+    a_loopback_of_its_own
+];
 
 const EACCES: u32 = 13;
 
@@ -39,6 +45,29 @@ fn a_root_without_cap_sys_admin() -> Result<(), Stop> {
     let message = String::from_utf8_lossy(&bound.stderr).into_owned();
     assert_eq!((bound.status.code(), desk.ran()), (Some(125), false), "{bound:?}");
     assert!(message.contains(&desk.path("work").display().to_string()), "{message}");
+    Ok(())
+}
+
+fn a_temporary_directory_that_is_missing() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let run = desk.launch_after(
+        "export TMPDIR=/nonexistent",
+        &json(&desk.policy("mktemp && cd \"$TMPDIR\" && pwd"))?,
+    )?;
+    let text = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(run.status.success() && text.lines().all(|line| line.starts_with("/tmp")), "{run:?}");
+    Ok(())
+}
+
+/// The helper does not start from there, and what the command makes there can be executed.
+fn a_temporary_directory_without_execution() -> Result<(), Stop> {
+    need("root")?;
+    let desk = Desk::new()?;
+    let script = "exec unshare --mount --propagation private sh -c 'mount -t tmpfs -o noexec,mode=1777 t /tmp && exec \"$@\"' sh \"$@\"";
+    let before = ["sh", "-c", script, "sh"].map(str::to_owned);
+    let policy = desk.policy("cp /bin/true /tmp/own && /tmp/own && echo ran");
+    let run = desk.call_under(&before, &[], &json(&policy)?)?;
+    assert_eq!((run.status.code(), &run.stdout[..]), (Some(0), &b"ran\n"[..]), "{run:?}");
     Ok(())
 }
 

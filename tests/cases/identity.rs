@@ -7,7 +7,7 @@ use crate::support::user::UNPRIVILEGED_ID;
 use crate::tests;
 use agentkit_protocol::{Bytes, Policy, WorkDir};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, lchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
 use std::process::Command;
 
 tests![
@@ -50,7 +50,7 @@ fn a_command_of_root_is_an_ordinary_user() -> Result<(), Stop> {
     Ok(())
 }
 
-/// Git refuses to work in a repository that is somebody else's.
+/// Git refuses to work in a repository that is somebody else's. Nobody else can enter this one, either.
 fn a_repository_of_another_user() -> Result<(), Stop> {
     need("root")?;
     let desk = Desk::new()?;
@@ -63,6 +63,7 @@ fn a_repository_of_another_user() -> Result<(), Stop> {
     if !made.is_ok_and(|status| status.success()) {
         return Err(Stop::Skip("git is not installed".into()));
     }
+    fs::set_permissions(desk.path("work"), fs::Permissions::from_mode(0o700))?;
     let run = desk.launch(&desk.policy("git status --porcelain && git config core.bare"))?;
     assert_eq!((run.status.code(), &run.stdout[..]), (Some(0), &b"false\n"[..]), "{run:?}");
     Ok(())

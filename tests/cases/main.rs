@@ -8,6 +8,7 @@ mod support;
 
 mod hosts;
 mod identity;
+mod limits;
 mod meaning;
 mod starting;
 
@@ -27,7 +28,7 @@ macro_rules! tests {
 pub(crate) use tests;
 
 fn main() -> ExitCode {
-    let modules = [hosts::TESTS, identity::TESTS, meaning::TESTS, starting::TESTS];
+    let modules = [hosts::TESTS, identity::TESTS, limits::TESTS, meaning::TESTS, starting::TESTS];
     Stage::run(|| {
         support::run(modules.iter().copied().flatten().map(|(name, test)| trial(name, test)).collect())
     })

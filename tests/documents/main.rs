@@ -1,13 +1,14 @@
 //! `docs/report.md` says what the code says: its fields are those of the protocol, with their comments, and its examples
-//! are what comes out of the jail.
+//! are what comes out of the jail. The tests that `docs/cases.md` names exist.
 //!
-//! `AGENTKIT_DOCS=write` writes both anew.
+//! `AGENTKIT_DOCS=write` writes fields and examples anew.
 
 #[path = "../jail/mod.rs"]
 mod jail;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cases;
 mod examples;
 mod source;
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         _ => support::run(vec![
             trial("the_fields_of_the_report", the_fields_of_the_report),
             trial("the_examples_of_the_report", the_examples_of_the_report),
+            trial("the_tests_of_the_cases_exist", cases::the_tests_of_the_cases_exist),
         ]),
     })
 }
