@@ -19,32 +19,26 @@ fn a_helper_however_it_is_called() -> Result<(), Stop> {
     fs::create_dir_all(desk.path("home/.local/bin"))?;
     symlink(helper(), desk.path("home/.local/bin/jail"))?;
     symlink("home/.local/bin/jail", desk.path("second"))?;
-    let by_path = |command: &mut Command| {
-        command.env("PATH", format!("{}:/usr/bin:/bin", desk.path("home/.local/bin").display()));
-    };
-    let another_name = |command: &mut Command| {
-        command.arg0("another");
-    };
-    let no_name = |command: &mut Command| {
-        command.arg0("");
-    };
-    let plainly = |_: &mut Command| ();
     let policy = json(&desk.tracer())?;
-    let ways: [(&str, &dyn Fn(&mut Command)); 6] = [
-        ("../second", &plainly),
-        (".././home/../home/.local/bin/jail", &plainly),
-        ("jail", &by_path),
-        ("../second", &another_name),
-        ("../second", &no_name),
-        ("/proc/self/cwd/../second", &plainly),
+    let path = format!("{}:/usr/bin:/bin", desk.path("home/.local/bin").display());
+    let ways = [
+        ("../second", None),
+        (".././home/../home/.local/bin/jail", None),
+        ("jail", None),
+        ("../second", Some("another")),
+        ("../second", Some("")),
+        ("/proc/self/cwd/../second", None),
     ];
-    for (number, (program, how)) in ways.into_iter().enumerate() {
+    for (program, name) in ways {
         let mut command = Command::new(program);
-        how(&mut command);
+        if let Some(name) = name {
+            command.arg0(name);
+        }
+        command.env("PATH", &path);
         command.current_dir(desk.path("work")).stdin(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn()?;
         child.stdin.take().map(|mut stdin| stdin.write_all(&policy)).transpose()?;
-        assert!(child.wait()?.success() && desk.ran(), "{program}, way {number}");
+        assert!(child.wait()?.success() && desk.ran(), "{program} as {name:?}");
     }
     Ok(())
 }
