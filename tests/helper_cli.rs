@@ -9,6 +9,8 @@ mod interpreters;
 mod jail;
 #[path = "helper_cli/judge.rs"]
 mod judge;
+#[path = "helper_cli/limits.rs"]
+mod limits;
 #[path = "helper_cli/refusals.rs"]
 mod refusals;
 #[path = "helper_cli/streams.rs"]
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         refusals::TESTS,
         streams::TESTS,
         tty::TESTS,
+        limits::TESTS,
         work_dirs::TESTS,
     ];
     Stage::run(|| {

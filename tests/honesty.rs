@@ -32,6 +32,7 @@ fn main() -> ExitCode {
             trial("a_probe_claims_what_a_run_reads_back", a_probe_claims_what_a_run_reads_back),
             trial("a_work_dir_of_the_host_is_no_full_limit", a_work_dir_of_the_host_is_no_full_limit),
             trial("a_requirement_that_is_not_full_is_refused", a_requirement_that_is_not_full_is_refused),
+            trial("required_memory_is_the_kernels_or_refused", required_memory_is_the_kernels_or_refused),
             trial("requirements_that_are_full_are_met", requirements_that_are_full_are_met),
         ])
     };
@@ -204,15 +205,32 @@ fn a_work_dir_of_the_host_is_no_full_limit() -> Result<(), Stop> {
 fn a_requirement_that_is_not_full_is_refused() -> Result<(), Stop> {
     let desk = Desk::new()?;
     for (control, level) in probe(&desk)?.controls {
-        let Some(reason) = level.reason() else { continue };
+        let Some(reason) = level.reason().filter(|_| control != Control::MemoryLimited) else { continue };
         let run = desk.launch(&Policy { require: [control].into(), ..desk.tracer() })?;
         let failure = run.failure()?;
         assert_eq!((run.status.code(), failure.kind, desk.ran()), (Some(125), FailureKind::Required, false));
         assert!(failure.message.contains(control.name()) && failure.message.contains(reason), "{failure}");
     }
-    // Memory at least is only polled.
-    let run = desk.launch(&Policy { require: [Control::MemoryLimited].into(), ..desk.tracer() })?;
+    // Processor time at least is only polled.
+    let run = desk.launch(&Policy { require: [Control::CpuLimited].into(), ..desk.tracer() })?;
     assert_eq!((run.failure()?.kind, desk.ran()), (FailureKind::Required, false));
+    Ok(())
+}
+
+/// A cgroup is only made for who asks, and not everybody may make one.
+fn required_memory_is_the_kernels_or_refused() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let run = desk.launch(&Policy { require: [Control::MemoryLimited].into(), ..desk.tracer() })?;
+    if desk.ran() {
+        let started = run.started()?;
+        assert!(started.capabilities.level(Control::MemoryLimited).is_full(), "{started:?}");
+        let limits = agentkit_protocol::Limits::default();
+        assert_eq!(started.read_back.memory_group, Some(limits.memory + limits.disk));
+    } else {
+        let failure = run.failure()?;
+        assert_eq!((failure.kind, &failure.step[..]), (FailureKind::Required, "cgroup"), "{failure}");
+        assert!(failure.message.contains("memory_limited") && failure.hint.is_some(), "{failure}");
+    }
     Ok(())
 }
 

@@ -259,7 +259,8 @@ impl<'a> Supervisor<'a> {
         }
         let ended_by = match (self.cause.take(), &running) {
             (Some(cause), _) => cause?,
-            // Somebody outside, the kernel's out-of-memory killer for one, killed init and thereby the jail.
+            (None, Some(running)) if running.looks.kernels_kills() > 0 => EndedBy::Memory,
+            // Somebody outside, the host's out-of-memory killer for one, killed init and thereby the jail.
             (None, Some(_)) => EndedBy::Signal(libc::WTERMSIG(status)),
             (None, None) => {
                 return Err(failure(

@@ -1,0 +1,108 @@
+//! Limits that are met by harmless programs, and the launcher's own.
+
+use super::judge::text;
+use crate::jail::desk::{Desk, json};
+use crate::support::Stop;
+use crate::tests;
+use agentkit_protocol::{EndedBy, Limit, Policy, WorkDir};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::path::Path;
+
+tests![
+    a_file_size_limit_is_named,
+    a_processor_limit_is_named,
+    the_launchers_own_limits_are_named,
+    other_processes_of_the_launcher_do_not_count,
+    node_starts_within_512_megabytes,
+    java_starts_within_512_megabytes,
+    go_starts_within_512_megabytes
+];
+
+/// SIGXFSZ kills without words, and a shell says no more than a number.
+fn a_file_size_limit_is_named() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let limit_of = |script: &str| {
+        let mut policy = desk.policy(script);
+        policy.limits.file_size = 1 << 20;
+        desk.launch(&policy)?.ended()
+    };
+    let alone = limit_of("exec head -c 9M /dev/zero > f")?;
+    assert_eq!(alone.ended_by, EndedBy::Signal(25), "{alone:?}");
+    let in_shell = limit_of("head -c 9M /dev/zero > f; exit $?")?;
+    assert_eq!(in_shell.ended_by, EndedBy::Exit(153), "{in_shell:?}");
+    for ended in [alone, in_shell] {
+        assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::FileSize), "{ended:?}");
+    }
+    assert_eq!(desk.path("work/f").metadata()?.len(), 1 << 20);
+    Ok(())
+}
+
+fn a_processor_limit_is_named() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let mut policy = desk.policy("exec sh -c 'while :; do :; done'");
+    policy.limits.cpu_seconds = 1;
+    let ended = desk.launch(&policy)?.ended()?;
+    // On a busy host we can be first.
+    assert!(matches!(ended.ended_by, EndedBy::Signal(24) | EndedBy::Cpu), "{ended:?}");
+    assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::Cpu), "{ended:?}");
+    Ok(())
+}
+
+fn the_launchers_own_limits_are_named() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let policy = desk.policy("ulimit -n");
+    // Shells name it differently.
+    let before = "ulimit -n 100; ulimit -S -u 5000 2> /dev/null || ulimit -S -p 5000";
+    let run = desk.launch_after(before, &json(&policy)?)?;
+    assert_eq!((run.status.code(), text(&run.stdout)), (Some(0), "100\n".to_owned()));
+    let state = run.started()?.read_back;
+    assert_eq!(state.rlimits["nofile"], 100);
+    let own: Vec<_> = state.launchers_limits.into_iter().collect();
+    assert_eq!(own, [("nofile".to_owned(), 100), ("nproc".to_owned(), 5000)]);
+    Ok(())
+}
+
+/// Somebody with 300 processes of their own gets as many in the jail as somebody without.
+fn other_processes_of_the_launcher_do_not_count() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let others = "for at in $(seq 300); do sleep 60 > /dev/null 2>&1 & echo $!; done > ../sleepers";
+    let mut policy = desk.policy("for at in $(seq 40); do sleep 9 & done; echo all; kill $(jobs -p); wait");
+    policy.limits.processes = 64;
+    let run = desk.launch_after(others, &json(&policy)?)?;
+    let sleepers = std::fs::read_to_string(desk.path("sleepers"))?;
+    for pid in sleepers.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+        kill(Pid::from_raw(pid), Signal::SIGKILL)?;
+    }
+    assert_eq!(sleepers.lines().count(), 300);
+    assert_eq!(text(&run.stdout), "all\n", "{run:?}");
+    assert!(run.ended()?.usage.peak_processes <= 64, "{run:?}");
+    Ok(())
+}
+
+/// Their run times reserve far more than they use, so that a limit on address space would end them.
+fn starts(program: &str, arguments: &[&str]) -> Result<(), Stop> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&path).any(|directory| Path::new(&directory).join(program).exists()) {
+        return Err(Stop::Skip(format!("there is no {program} here")));
+    }
+    let desk = Desk::new()?;
+    let argv = [program].into_iter().chain(arguments.iter().copied());
+    let mut policy = Policy { workdir: WorkDir::Scratch, ..Policy::new(argv) };
+    policy.limits.memory = 512 << 20;
+    let run = desk.launch(&policy)?;
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    Ok(())
+}
+
+fn node_starts_within_512_megabytes() -> Result<(), Stop> {
+    starts("node", &["-e", "1"])
+}
+
+fn java_starts_within_512_megabytes() -> Result<(), Stop> {
+    starts("java", &["-version"])
+}
+
+fn go_starts_within_512_megabytes() -> Result<(), Stop> {
+    starts("go", &["version"])
+}
