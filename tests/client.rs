@@ -3,7 +3,8 @@
 mod support;
 
 use agentkit_client::{
-    Cancel, Control, EndedBy, Error, FailureKind, Helper, Limits, Outcome, Sandbox, SandboxBuilder,
+    Cancel, Commit, Committed, Control, EndedBy, Error, FailureKind, Helper, Limits, Outcome, Sandbox,
+    SandboxBuilder, WorkDir,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         trial("the_wall_clock_stops_a_sleeper", the_wall_clock_stops_a_sleeper),
         trial("orphans_that_hold_the_pipes_do_not_hold_the_caller", orphans_do_not_hold_the_caller),
         trial("cancel_kills_the_tree", cancel_kills_the_tree),
+        trial("changes_above_a_work_dir_come_back", changes_above_a_work_dir_come_back),
         trial("many_threads_share_a_sandbox", many_threads_share_a_sandbox),
         trial("a_flood_leaves_memory_bounded", a_flood_leaves_memory_bounded),
         trial("a_host_with_namespaces_satisfies_strict", a_host_with_namespaces_satisfies_strict),
@@ -185,6 +187,21 @@ fn cancel_kills_the_tree() -> Result<(), Stop> {
     assert_eq!(outcome.ended.ended_by, EndedBy::Caller);
     assert!(outcome.ended.usage.wall_us < 6_000_000, "{:?}", outcome.ended.usage);
     assert_eq!(processes::with_marker(MARKER), []);
+    Ok(())
+}
+
+fn changes_above_a_work_dir_come_back() -> Result<(), Stop> {
+    sandbox()?;
+    let directory = support::temp_dir()?;
+    let made = directory.path().join("made");
+    for (commit, committed) in [(Commit::Never, Committed::No), (Commit::OnSuccess, Committed::Yes)] {
+        let workdir = WorkDir::Overlay { path: directory.path().to_path_buf().into(), commit };
+        let outcome = builder().workdir(workdir).build()?.run(["sh", "-c", "echo x > made"])?;
+        assert!(outcome.success(), "{}", outcome.describe());
+        let changes = outcome.changes().cloned().unwrap_or_default();
+        assert_eq!((changes.total, &changes.list[0].path), (1, &"made".into()));
+        assert_eq!((made.exists(), &changes.commit), (committed == Committed::Yes, &committed));
+    }
     Ok(())
 }
 

@@ -11,6 +11,8 @@ mod jail;
 mod judge;
 #[path = "helper_cli/limits.rs"]
 mod limits;
+#[path = "helper_cli/overlay.rs"]
+mod overlay;
 #[path = "helper_cli/refusals.rs"]
 mod refusals;
 #[path = "helper_cli/streams.rs"]
@@ -41,10 +43,11 @@ fn main() -> ExitCode {
         codes::TESTS,
         ends::TESTS,
         interpreters::TESTS,
+        limits::TESTS,
+        overlay::TESTS,
         refusals::TESTS,
         streams::TESTS,
         tty::TESTS,
-        limits::TESTS,
         work_dirs::TESTS,
     ];
     Stage::run(|| {

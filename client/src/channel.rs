@@ -137,6 +137,7 @@ mod tests {
             limits_reached: Vec::new(),
             usage: Usage::default(),
             attempts: Vec::new(),
+            changes: None,
         })
     }
 

@@ -7,7 +7,7 @@ use crate::locate::Helper;
 use crate::outcome::Outcome;
 use crate::supervise::supervise;
 use agentkit_protocol::frame::{self, FrameError};
-use agentkit_protocol::{Bytes, Failure, Policy};
+use agentkit_protocol::{Bytes, Failure, LONGEST_SETTLING, Policy, WorkDir};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -81,10 +81,14 @@ impl<'a> Command<'a> {
         let Command { helper, policy, output_cap, stdin, .. } = self;
         let message = frame::encode(&policy).map_err(|error| unencodable(&error))?;
         let limits = policy.limits.clone();
+        let settling = match policy.workdir {
+            WorkDir::Overlay { .. } => Duration::from_secs(LONGEST_SETTLING),
+            WorkDir::Scratch | WorkDir::Bind(_) => Duration::ZERO,
+        };
         // Not kept while the command runs: it can carry megabytes of files.
         drop(policy);
         let link = Link::open(helper, &["--client"], message, stdin, output_cap)?;
-        supervise(link, limits, subscription.as_ref())
+        supervise(link, limits, settling, subscription.as_ref())
     }
 }
 

@@ -37,8 +37,9 @@ mod sandbox;
 mod supervise;
 
 pub use agentkit_protocol::{
-    Access, Attempt, Bytes, Capabilities, Commit, Control, Ended, EndedBy, Failure, FailureKind, GitNames,
-    Level, Limit, LimitReached, Limits, Mechanism, ProcFiles, Rule, Started, Usage, Watch, WorkDir,
+    Access, Attempt, Bytes, Capabilities, Change, ChangeKind, Changes, Commit, Committed, Control, Ended,
+    EndedBy, EntryKind, Failure, FailureKind, GitNames, KeptBack, Level, Limit, LimitReached, Limits,
+    Mechanism, ProcFiles, Rule, Started, Usage, Watch, WorkDir,
 };
 pub use cancel::Cancel;
 pub use command::Command;

@@ -1,7 +1,7 @@
 //! What became of a command.
 
 use crate::output::Output;
-use agentkit_protocol::{Ended, EndedBy, Limits, Started};
+use agentkit_protocol::{Changes, Committed, Ended, EndedBy, Failure, Limits, Started};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
@@ -21,9 +21,32 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the command exited with code 0.
+    /// Whether the command exited with code 0, and no commit of its changes failed.
     pub fn success(&self) -> bool {
-        self.exit_code() == Some(0)
+        self.exit_code() == Some(0) && self.commit_failure().is_none()
+    }
+
+    /// What it changed in an overlay work dir.
+    ///
+    /// ```no_run
+    /// use agentkit_client::{Commit, Sandbox, WorkDir};
+    ///
+    /// let overlay = WorkDir::Overlay { path: "/srv/project".into(), commit: Commit::Never };
+    /// let outcome = Sandbox::builder().workdir(overlay).build()?.run(["make"])?;
+    /// for change in outcome.changes().into_iter().flat_map(|changes| &changes.list) {
+    ///     println!("{:?} {:?}", change.kind, change.path);
+    /// }
+    /// # Ok::<(), agentkit_client::Error>(())
+    /// ```
+    pub fn changes(&self) -> Option<&Changes> {
+        self.ended.changes.as_ref()
+    }
+
+    fn commit_failure(&self) -> Option<&Failure> {
+        match self.changes() {
+            Some(Changes { commit: Committed::Failed(failure), .. }) => Some(failure),
+            _ => None,
+        }
     }
 
     /// The command's exit code, if it exited by itself.
@@ -42,6 +65,14 @@ impl Outcome {
 
     /// How the run ended, in one line: `exited with code 1`, `killed at the wall-clock limit of 2 s`.
     pub fn describe(&self) -> String {
+        let end = self.describe_end();
+        match self.commit_failure() {
+            Some(failure) => format!("{end}, and its changes could not be committed: {failure}"),
+            None => end,
+        }
+    }
+
+    fn describe_end(&self) -> String {
         match self.ended.ended_by {
             EndedBy::Exit(code) => format!("exited with code {code}"),
             EndedBy::Signal(number) => match Signal::try_from(number) {
@@ -99,6 +130,7 @@ mod tests {
                 limits_reached: Vec::new(),
                 usage: Usage::default(),
                 attempts: Vec::new(),
+                changes: None,
             },
             limits: Limits { wall_ms: 2_000, ..Limits::default() },
         }

@@ -20,9 +20,10 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 pub(crate) fn supervise(
     mut link: Link,
     limits: Limits,
+    settling: Duration,
     cancel: Option<&Subscription>,
 ) -> Result<Outcome, Error> {
-    let mut run = Run::new(&limits);
+    let mut run = Run::new(&limits, settling);
     loop {
         match link.turn(run.deadline, cancel.filter(|_| !run.cancelled))? {
             Turn::Moved => {}
@@ -44,6 +45,8 @@ pub(crate) fn supervise(
 /// How far a run has come.
 struct Run<'a> {
     limits: &'a Limits,
+    /// What the helper gets after the run, on top of everything else.
+    settling: Duration,
     deadline: Instant,
     started: Option<Started>,
     cancelled: bool,
@@ -51,8 +54,15 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(limits: &'a Limits) -> Self {
-        Run { limits, deadline: Instant::now() + START, started: None, cancelled: false, hung_up: false }
+    fn new(limits: &'a Limits, settling: Duration) -> Self {
+        Run {
+            limits,
+            settling,
+            deadline: Instant::now() + START,
+            started: None,
+            cancelled: false,
+            hung_up: false,
+        }
     }
 
     fn cancel(&mut self, link: &mut Link) {
@@ -63,7 +73,8 @@ impl<'a> Run<'a> {
     fn hang_up(&mut self, link: &mut Link) {
         link.hang_up();
         self.hung_up = true;
-        self.deadline = Instant::now() + LAST_GRACE;
+        // A commit that has begun is better finished than cut off.
+        self.deadline = Instant::now() + LAST_GRACE + self.settling;
     }
 
     fn is_cancelled_before_start(&self) -> bool {
@@ -88,7 +99,7 @@ impl<'a> Run<'a> {
     fn start(&mut self, started: Started) {
         self.started = Some(started);
         if !self.hung_up {
-            self.deadline = backstop(self.limits);
+            self.deadline = backstop(self.limits) + self.settling;
         }
     }
 

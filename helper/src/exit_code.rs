@@ -2,7 +2,7 @@
 
 /// The wall clock ran out and the tree was killed. Same as timeout(1).
 pub const WALL_CLOCK: i32 = 124;
-/// The jail failed or refused; nothing ran.
+/// The jail failed or refused and nothing ran, or what ran could not be committed.
 pub const FAILED: i32 = 125;
 /// The command exists but cannot be executed.
 pub const NOT_EXECUTABLE: i32 = 126;

@@ -2,7 +2,9 @@
 
 use crate::cli::Format;
 use crate::{NAME, exit_code};
-use agentkit_protocol::{Capabilities, Ended, EndedBy, Event, FailureKind, Level, Limit, frame};
+use agentkit_protocol::{
+    Capabilities, Changes, Committed, Ended, EndedBy, Event, FailureKind, Level, Limit, frame,
+};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -57,10 +59,13 @@ fn send_line(report: &mut File, event: &Event) -> io::Result<()> {
     report.write_all(&line)
 }
 
-/// What a person at a shell has to be told: why nothing ran, or that we killed it.
+/// What a person at a shell has to be told: why nothing ran, that we killed it, or that its changes did not arrive.
 fn complaint(event: &Event) -> Option<String> {
     let killed_for = match event {
         Event::Failed(failure) => return Some(failure.to_string()),
+        Event::Ended(Ended { changes: Some(Changes { commit: Committed::Failed(failure), .. }), .. }) => {
+            return Some(failure.to_string());
+        }
         Event::Ended(Ended { ended_by: EndedBy::WallClock, .. }) => Limit::Wall,
         Event::Ended(Ended { ended_by: EndedBy::Memory, .. }) => Limit::Memory,
         Event::Ended(Ended { ended_by: EndedBy::Cpu, .. }) => Limit::Cpu,
@@ -84,6 +89,9 @@ fn complain(message: &str) {
 fn exit_code(event: &Event) -> i32 {
     match event {
         Event::Capabilities(_) | Event::Started(_) => 0,
+        Event::Ended(Ended { changes: Some(Changes { commit: Committed::Failed(_), .. }), .. }) => {
+            exit_code::FAILED
+        }
         Event::Ended(Ended { ended_by, .. }) => match ended_by {
             EndedBy::Exit(code) => *code,
             EndedBy::Signal(number) | EndedBy::Stopped(number) => exit_code::SIGNAL + number,
@@ -137,7 +145,13 @@ mod tests {
     use super::*;
 
     fn ended(ended_by: EndedBy) -> Event {
-        Event::Ended(Ended { ended_by, limits_reached: vec![], usage: Default::default(), attempts: vec![] })
+        Event::Ended(Ended {
+            ended_by,
+            limits_reached: vec![],
+            usage: Default::default(),
+            attempts: vec![],
+            changes: None,
+        })
     }
 
     #[test]
@@ -150,6 +164,10 @@ mod tests {
             assert_eq!(exit_code(&ended(killed)), 137);
         }
         assert_eq!(exit_code(&ended(EndedBy::Stopped(15))), 143);
+        let failure = crate::error::failure(FailureKind::Host, "overlay", "no space left");
+        let changes = Changes { commit: Committed::Failed(failure), ..Changes::default() };
+        let Event::Ended(ended) = ended(EndedBy::Exit(0)) else { unreachable!("it just ended") };
+        assert_eq!(exit_code(&Event::Ended(Ended { changes: Some(changes), ..ended })), 125);
         let failed = |kind| Event::Failed(crate::error::failure(kind, "step", "x"));
         assert_eq!(exit_code(&failed(FailureKind::Policy)), 125);
         assert_eq!(exit_code(&failed(FailureKind::Host)), 125);

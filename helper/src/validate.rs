@@ -1,7 +1,7 @@
 //! Policy to plan: everything that can be judged without touching the host. Later steps only take a [`Plan`].
 
 use crate::error::{Result, policy};
-use agentkit_protocol::{Bytes, Control, Limits, Policy, ProcFiles, VERSION, Watch, WorkDir};
+use agentkit_protocol::{Bytes, Control, GitNames, Limits, Policy, ProcFiles, VERSION, Watch, WorkDir};
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -19,6 +19,7 @@ pub(crate) struct Plan {
     pub(crate) env: Vec<(String, Bytes)>,
     pub(crate) workdir: WorkDir,
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
+    pub(crate) git: GitNames,
     pub(crate) limits: Limits,
     pub(crate) watched_paths: Vec<PathBuf>,
     pub(crate) watched_ports: Vec<u16>,
@@ -41,6 +42,7 @@ pub(crate) fn plan(asked: Policy) -> Result<Plan> {
         env: asked.env.into_iter().map(variable).collect::<Result<_>>()?,
         workdir: asked.workdir,
         files: asked.files.into_iter().map(file).collect::<Result<_>>()?,
+        git: asked.git,
         limits: limits(asked.limits)?,
         watched_paths: watched_paths(&asked.watch)?,
         watched_ports: watched_ports(&asked.watch)?,
@@ -52,11 +54,7 @@ pub(crate) fn plan(asked: Policy) -> Result<Plan> {
 
 /// What the protocol can say and this mechanism does not do yet is refused, never ignored.
 fn not_yet_built(asked: &Policy) -> Result<()> {
-    let parts = [
-        ("rules", !asked.rules.is_empty()),
-        ("proc", asked.proc != ProcFiles::default()),
-        ("workdir overlay", matches!(asked.workdir, WorkDir::Overlay { .. })),
-    ];
+    let parts = [("rules", !asked.rules.is_empty()), ("proc", asked.proc != ProcFiles::default())];
     match parts.into_iter().find(|(_, used)| *used) {
         Some((part, _)) => Err(policy(format_args!("{part} is not supported by this version"))),
         None => Ok(()),

@@ -15,6 +15,7 @@ mod environment;
 mod filesystem;
 mod kernel;
 mod network;
+mod overlays;
 mod planting;
 mod processes;
 mod resources;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         ("filesystem", filesystem::ATTACKS),
         ("kernel", kernel::ATTACKS),
         ("network", network::ATTACKS),
+        ("overlays", overlays::ATTACKS),
         ("planting", planting::ATTACKS),
         ("processes", processes::ATTACKS),
         ("resources", resources::ATTACKS),

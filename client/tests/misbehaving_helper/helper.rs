@@ -160,6 +160,7 @@ fn ended(ended_by: EndedBy) -> Event {
         limits_reached: Vec::new(),
         usage: Usage::default(),
         attempts: Vec::new(),
+        changes: None,
     })
 }
 

@@ -12,9 +12,12 @@ mod report;
 
 pub use bytes::Bytes;
 pub use capability::{Capabilities, Control, Level, Mechanism};
-pub use policy::{Access, Commit, GitNames, Limits, Policy, ProcFiles, Rule, Watch, WorkDir};
+pub use policy::{
+    Access, Commit, GitNames, LONGEST_SETTLING, Limits, Policy, ProcFiles, Rule, Watch, WorkDir,
+};
 pub use report::{
-    Attempt, Ended, EndedBy, Event, Failure, FailureKind, Limit, LimitReached, ReadBack, Started, Usage,
+    Attempt, Change, ChangeKind, Changes, Committed, Ended, EndedBy, EntryKind, Event, Failure, FailureKind,
+    KeptBack, Limit, LimitReached, ReadBack, Started, Usage,
 };
 
 /// The version of every message. A helper or client refuses any other: both are built from one tree, and a

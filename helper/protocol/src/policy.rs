@@ -85,7 +85,14 @@ pub enum WorkDir {
     Scratch,
     /// This host directory, readable and writable, under its own path.
     Bind(Bytes),
-    /// This host directory under its own path, with all changes kept apart in memory.
+    /// This host directory under its own path, with all changes kept apart in memory: in the bound of `limits.disk`,
+    /// which a file counts toward as a whole as soon as it is opened for writing.
+    ///
+    /// A commit takes over regular files, directories and links: content, permissions without set-user-id and its kind,
+    /// the modification time of files. Each file appears complete or not at all; all together do not. New files belong
+    /// to the owner of the directory. Links are made as they are and never followed, as with a work dir that is bound.
+    /// Hard links become files of their own, extended attributes stay behind, and a change that somebody else made to the
+    /// same name during the run is overwritten. See [`Changes`](crate::Changes).
     Overlay {
         /// The host directory.
         path: Bytes,
@@ -94,6 +101,10 @@ pub enum WorkDir {
         commit: Commit,
     },
 }
+
+/// How long, in seconds, the helper may take after a run to compare an overlay work dir with the host and to commit it.
+/// What it has not done by then it gives up, and says so.
+pub const LONGEST_SETTLING: u64 = 300;
 
 /// When the changes above an overlay work dir are written to the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

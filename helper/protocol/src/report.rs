@@ -77,6 +77,87 @@ pub struct Ended {
     pub usage: Usage,
     /// One entry for each thing watched, in the order of the policy: paths, ports, forks.
     pub attempts: Vec<Attempt>,
+    /// What the run changed in an overlay work dir; `None` for every other kind.
+    pub changes: Option<Changes>,
+}
+
+/// What lies above an overlay work dir at the end of a run, compared with the host directory below.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changes {
+    /// The changes, parents before what is in them. At most 4,096, and no more once their paths make 256 KiB together.
+    pub list: Vec<Change>,
+    /// How many there are, also those that `list` has no room for.
+    pub total: u64,
+    /// How many of them a commit leaves out.
+    pub kept_back: u64,
+    /// What became of the commit.
+    pub commit: Committed,
+}
+
+/// One changed name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Relative to the work dir, which itself is `.`.
+    pub path: Bytes,
+    /// How it differs from what the host had.
+    pub kind: ChangeKind,
+    /// What is there now, or for a deletion was.
+    pub entry: EntryKind,
+    /// Whether the host has it now.
+    pub committed: bool,
+    /// Why no commit takes it to the host. What the host has under that name stays as it is.
+    pub kept_back: Option<KeptBack>,
+}
+
+/// How something differs from what the host had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// The host had nothing there.
+    Created,
+    /// Content, mode, modification time or the target of a link are others. For a directory only the mode counts.
+    Modified,
+    /// The host had something of another kind there.
+    Replaced,
+    /// It is gone, for a directory with everything in it.
+    Deleted,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link, which can say anything. A commit makes it as it is and follows none.
+    Link,
+    /// A FIFO, socket or device.
+    Special,
+}
+
+/// Why a commit leaves something out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeptBack {
+    /// A name by which programs of the host are made to execute something, see [`GitNames`](crate::GitNames).
+    HostExecuted,
+    /// FIFOs, sockets and devices only mean something to the run that made them.
+    Special,
+}
+
+/// What became of a commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Committed {
+    /// The policy did not ask for it, or not after such an end of the run.
+    #[default]
+    No,
+    /// Everything is on the host that is not kept back.
+    Yes,
+    /// The comparison or the commit stopped here. Each change says whether it was written before; no file is half-written.
+    Failed(Failure),
 }
 
 /// Why a run ended. Only limits for which *we* killed appear here.

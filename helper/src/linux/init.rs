@@ -89,11 +89,13 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     };
     capabilities::check(&capabilities::derive(&read_back, task.plan), task.plan)?;
     let command = start(task, terminal.as_ref(), channel)?;
+    let layers = mounted.overlay.iter().flat_map(|layers| [layers.upper.as_fd(), layers.host.as_fd()]);
     let handles = [mounted.proc.as_fd(), mounted.private.as_fd()]
         .into_iter()
         .chain(sockets.as_ref().map(AsFd::as_fd))
         .chain(workdir.as_ref().map(AsFd::as_fd))
         .chain(terminal.as_ref().map(|terminal| terminal.master.as_fd()))
+        .chain(layers)
         .chain(connections.as_ref().map(AsFd::as_fd));
     let handles: Vec<_> = handles.chain(mounted.watched.iter().map(AsFd::as_fd)).collect();
     message::send(channel.as_fd(), &Message::Started { read_back }, &handles)

@@ -14,16 +14,17 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 const STEP: &str = "message";
 /// Larger than any message: a failure text is bounded by the paths in it.
 const LARGEST: usize = 64 << 10;
-/// The jail's `/proc`, a private directory, a sock_diag socket, the work dir, a terminal, a packet socket, and one for each
-/// of at most 16 watched paths.
-pub(crate) const MOST_DESCRIPTORS: usize = 22;
+/// The jail's `/proc`, a private directory, a sock_diag socket, the work dir or two layers of an overlay, a terminal, a packet
+/// socket, and one for each of at most 16 watched paths.
+pub(crate) const MOST_DESCRIPTORS: usize = 23;
 
 /// What init says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// Everything is in force and the command was executed. Comes with descriptors: `/proc`, a private
     /// directory, the socket that tells about sockets if `read_back` has it, the work dir if it is the host's, the
-    /// terminal's outer end if the policy asks for one, then the traces.
+    /// terminal's outer end if the policy asks for one, the upper layer and the host directory if the work dir is an
+    /// overlay, then the traces.
     Started {
         /// What the kernel says is in force.
         read_back: ReadBack,

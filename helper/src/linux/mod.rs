@@ -16,6 +16,7 @@ mod message;
 mod mounts;
 mod namespaces;
 mod network;
+mod overlay;
 mod owner_map;
 mod privileges;
 mod proc_files;

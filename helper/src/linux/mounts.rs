@@ -1,9 +1,10 @@
 //! Step 6: the file view, each mount with its reason. Runs in the new mount namespace, as pid 1.
 
 use super::identity::INNER_ID;
+use super::overlay::{self, Layers};
 use super::root::{Root, back, front};
 use super::sys;
-use super::view::{self, Entry, System, View};
+use super::view::{self, Access, Entry, System, View};
 use super::watch;
 use super::workdir;
 use crate::error::{Context, Hint, Result, policy};
@@ -34,10 +35,11 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 ];
 
 /// What the supervisor needs from inside: the jail's own `/proc`, a handle on the file system of the private
-/// directories, and a listener for each watched path.
+/// directories, the layers of an overlay work dir, and a listener for each watched path.
 pub(crate) struct Mounted {
     pub(crate) proc: OwnedFd,
     pub(crate) private: OwnedFd,
+    pub(crate) overlay: Option<Layers>,
     pub(crate) watched: Vec<OwnedFd>,
 }
 
@@ -55,12 +57,13 @@ pub(crate) fn build(view: &mut View, plan: &Plan) -> Result<Mounted> {
     }
     let proc = show_processes()?;
     let private = make_private_directories(&mut root, plan)?;
+    let mut overlay = None;
     for entry in &mut view.entries {
-        show(&mut root, entry)?;
+        overlay = show(&mut root, entry)?.or(overlay);
     }
     let watched = watched_paths(&mut root, view, plan)?;
     switch_root()?;
-    Ok(Mounted { proc, private, watched })
+    Ok(Mounted { proc, private, overlay, watched })
 }
 
 fn show_system(root: &mut Root, system: &System) -> Result<()> {
@@ -158,9 +161,16 @@ fn make_private_directory(root: &mut Root, path: &Path, mode: u32) -> Result<()>
 }
 
 /// Attaches an entry to exactly the place that its path names in the jail: a link on the way there would mean that it
-/// was put there since the path was resolved.
-fn show(root: &mut Root, entry: &mut Entry) -> Result<()> {
+/// was put there since the path was resolved. Comes with the layers, if it is an overlay.
+fn show(root: &mut Root, entry: &mut Entry) -> Result<Option<Layers>> {
     let mount = entry.mount()?;
+    let (mount, layers) = match entry.access {
+        Access::ReadOnly | Access::Writable => (mount, None),
+        Access::Overlaid(commit) => {
+            let (mount, layers) = overlay::mount(mount, &entry.path, commit)?;
+            (mount, Some(layers))
+        }
+    };
     root.target(&entry.path, entry.is_dir)?;
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
@@ -169,7 +179,8 @@ fn show(root: &mut Root, entry: &mut Entry) -> Result<()> {
         .map_err(io::Error::from)
         .context(STEP, format_args!("open {:?} in the jail", entry.path))?;
     sys::attach_mount(mount.as_fd(), target.as_fd())
-        .context(STEP, format_args!("move_mount to {:?}", entry.path))
+        .context(STEP, format_args!("move_mount to {:?}", entry.path))?;
+    Ok(layers)
 }
 
 /// At a watched path stands an empty directory: to open it is an attempt, and there is nothing in it to read.

@@ -117,6 +117,16 @@ pub(crate) fn back(path: &Path) -> PathBuf {
     Path::new("..").join(front(path))
 }
 
+/// A name of the same file system that the jail never sees.
+pub(crate) fn hidden(name: &str) -> PathBuf {
+    Path::new("../..").join(name)
+}
+
+/// The same as it stands in `mountinfo` before the root is switched.
+pub(crate) fn hidden_on_host(name: &str) -> PathBuf {
+    Path::new(BACK).join(name)
+}
+
 /// A path as the jail will see it.
 pub(crate) fn front(path: &Path) -> &Path {
     path.strip_prefix("/").ok().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))

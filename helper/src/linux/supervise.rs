@@ -5,6 +5,7 @@ use super::forks::Forks;
 use super::look::{self, Handles, Looks};
 use super::message::{self, Message};
 use super::namespaces::Jail;
+use super::overlay::{self, Layers};
 use super::pty::Session;
 use super::signals::{Signals, Told};
 use super::sys;
@@ -13,8 +14,8 @@ use crate::error::{Context, Result, failure};
 use crate::report::Reporter;
 use crate::validate::{self, Plan};
 use agentkit_protocol::{
-    Attempt, Bytes, Capabilities, Ended, EndedBy, Event, Failure, FailureKind, Mechanism, Policy, Started,
-    Usage, VERSION, WorkDir,
+    Attempt, Bytes, Capabilities, Commit, Ended, EndedBy, Event, Failure, FailureKind, Mechanism, Policy,
+    Started, Usage, VERSION, WorkDir,
 };
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -75,6 +76,7 @@ struct Running<'a> {
     looks: Looks<'a>,
     /// Not at once: most commands end before, and would be held up by it.
     next_look: Instant,
+    overlay: Option<(Layers, Commit)>,
     traces: Traces,
 }
 
@@ -161,13 +163,22 @@ impl<'a> Supervisor<'a> {
                 if let Some(caller) = &self.jail.terminal {
                     self.session = Some(Session::start(handle("the terminal")?, caller)?);
                 }
+                let overlay = match self.plan.workdir {
+                    WorkDir::Overlay { commit, .. } => {
+                        let layers =
+                            Layers { upper: handle("the upper layer")?, host: handle("the work dir")? };
+                        Some((layers, commit))
+                    }
+                    WorkDir::Scratch | WorkDir::Bind(_) => None,
+                };
                 let looks = Looks::new(
                     &self.plan.limits,
                     self.jail.group.as_ref(),
                     Handles { proc, private, sockets, workdir },
                 );
                 let traces = Traces::new(self.plan, descriptors);
-                self.started = Some(Running { since, looks, next_look: since + look::INTERVAL, traces });
+                self.started =
+                    Some(Running { since, looks, next_look: since + look::INTERVAL, overlay, traces });
                 self.deadline = since + Duration::from_millis(self.plan.limits.wall_ms);
                 on_start(Started {
                     version: VERSION,
@@ -279,6 +290,9 @@ impl<'a> Supervisor<'a> {
             usage: running
                 .map_or_else(Usage::default, |running| running.looks.usage(running.since.elapsed(), cpu)),
             attempts: self.attempts(running),
+            changes: running
+                .and_then(|running| running.overlay.as_ref())
+                .map(|(layers, commit)| overlay::settle(layers, *commit, self.plan.git, ended_by)),
         })
     }
 

@@ -134,6 +134,67 @@ pub(crate) fn read_directory(directory: BorrowedFd, buffer: &mut [u8]) -> io::Re
     usize::try_from(length).map_err(io::Error::other)
 }
 
+/// `fsopen(2)` (Linux 5.2): a file system about to be configured.
+pub(crate) fn open_filesystem(kind: &CStr) -> io::Result<OwnedFd> {
+    // SAFETY: `kind` is a valid C string for the length of the call.
+    owned(unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC) })
+}
+
+const FSOPEN_CLOEXEC: u32 = 1;
+const FSMOUNT_CLOEXEC: u32 = 1;
+const FSCONFIG_SET_FLAG: u32 = 0;
+const FSCONFIG_SET_STRING: u32 = 1;
+const FSCONFIG_CMD_CREATE: u32 = 6;
+
+/// `fsconfig(2)`: sets an option, to a value if it takes one.
+pub(crate) fn set_option(system: BorrowedFd, name: &CStr, value: Option<&CStr>) -> io::Result<()> {
+    let command = if value.is_some() { FSCONFIG_SET_STRING } else { FSCONFIG_SET_FLAG };
+    let value = value.map_or(std::ptr::null(), CStr::as_ptr);
+    // SAFETY: the name is a valid C string, and the value one or null as the command wants it.
+    check(unsafe { libc::syscall(libc::SYS_fsconfig, system.as_raw_fd(), command, name.as_ptr(), value, 0) })
+        .map(drop)
+}
+
+/// `fsconfig(2)` with `FSCONFIG_CMD_CREATE`, then `fsmount(2)`: a detached mount of the file system with these
+/// `MOUNT_ATTR_*`.
+pub(crate) fn make_mount(system: BorrowedFd, attributes: u64) -> io::Result<OwnedFd> {
+    let (system, none) = (system.as_raw_fd(), std::ptr::null::<c_char>());
+    // SAFETY: this command takes neither name nor value, which have to be null.
+    check(unsafe { libc::syscall(libc::SYS_fsconfig, system, FSCONFIG_CMD_CREATE, none, none, 0) })?;
+    // SAFETY: no memory is involved.
+    owned(unsafe { libc::syscall(libc::SYS_fsmount, system, FSMOUNT_CLOEXEC, attributes) })
+}
+
+/// `fsetxattr(2)`.
+pub(crate) fn set_attribute(file: BorrowedFd, name: &CStr, value: &[u8]) -> io::Result<()> {
+    let pointer = value.as_ptr().cast();
+    // SAFETY: the name is a valid C string and the value is readable for its length.
+    check(unsafe { libc::fsetxattr(file.as_raw_fd(), name.as_ptr(), pointer, value.len(), 0) }.into())
+        .map(drop)
+}
+
+/// `flistxattr(2)`: the names of all extended attributes, each with a zero byte after it.
+pub(crate) fn list_attributes(file: BorrowedFd) -> io::Result<Vec<u8>> {
+    // The most that the kernel hands out, see listxattr(2).
+    let mut names = vec![0_u8; 64 << 10];
+    // SAFETY: the buffer is valid for writes of the length that is passed.
+    let length = check(
+        unsafe { libc::flistxattr(file.as_raw_fd(), names.as_mut_ptr().cast(), names.len()) } as c_long,
+    )?;
+    names.truncate(length.try_into().map_err(io::Error::other)?);
+    Ok(names)
+}
+
+/// `fgetxattr(2)`: whether an extended attribute has this value.
+pub(crate) fn attribute_is(file: BorrowedFd, name: &CStr, value: &[u8]) -> io::Result<bool> {
+    let mut found = vec![0_u8; value.len() + 1];
+    let pointer = found.as_mut_ptr().cast();
+    // SAFETY: the name is a valid C string and the buffer is valid for writes of the length that is passed.
+    let length =
+        check(unsafe { libc::fgetxattr(file.as_raw_fd(), name.as_ptr(), pointer, found.len()) } as c_long)?;
+    Ok(found.get(..length.try_into().map_err(io::Error::other)?) == Some(value))
+}
+
 /// `close_range(2)` (Linux 5.9): closes the descriptors from `first` to `last`, both included; none if there are none.
 ///
 /// Only where nothing owns one of them, or for a process that is about to exec or exit.

@@ -377,25 +377,54 @@ pub(crate) fn kind_of(mode: libc::mode_t) -> Kind {
     }
 }
 
+/// All names in a directory.
+pub(crate) fn names(directory: BorrowedFd) -> io::Result<Vec<CString>> {
+    let directory = open_directory(directory, c".")?;
+    let mut reading = Reading::new();
+    let mut names = Vec::new();
+    while let Some((name, _)) = reading.next(directory.as_fd())? {
+        names.push(name);
+    }
+    Ok(names)
+}
+
 /// Removes whatever `name` is in `parent`, with everything in it. Other file systems mounted there are left alone and
 /// make it fail, as does the deadline; what could be removed until then is gone.
 pub(crate) fn remove(parent: BorrowedFd, name: &CStr, deadline: Instant) -> io::Result<()> {
+    remove_except(parent, name, deadline, |_| false).map(drop)
+}
+
+/// The same, but for names below `name` that are to be kept, and the directories that lead to them. Whether everything
+/// is gone.
+pub(crate) fn remove_except(
+    parent: BorrowedFd,
+    name: &CStr,
+    deadline: Instant,
+    keep: impl Fn(&CStr) -> bool,
+) -> io::Result<bool> {
     match unlinkat(parent, name, UnlinkatFlags::NoRemoveDir) {
         Err(Errno::EISDIR) => {}
-        result => return Ok(result?),
+        result => return Ok(result.map(|()| true)?),
     }
     // To remove entries while the directory is read is allowed, but not every file system then shows all of them.
     for _ in 0..MOST_ROUNDS {
-        empty(parent, name, deadline)?;
+        let kept = empty(parent, name, deadline, &keep)?;
         match unlinkat(parent, name, UnlinkatFlags::RemoveDir) {
+            Err(Errno::ENOTEMPTY) if kept => return Ok(false),
             Err(Errno::ENOTEMPTY) => {}
-            result => return Ok(result?),
+            result => return Ok(result.map(|()| true)?),
         }
     }
     Err(Errno::ENOTEMPTY.into())
 }
 
-fn empty(parent: BorrowedFd, name: &CStr, deadline: Instant) -> io::Result<()> {
+/// Whether something was kept.
+fn empty(
+    parent: BorrowedFd,
+    name: &CStr,
+    deadline: Instant,
+    keep: &impl Fn(&CStr) -> bool,
+) -> io::Result<bool> {
     let mut outer = Trail::new(parent)?;
     match outer.enter(name) {
         Err(error) if is_denied(&error) => outer.enter_closed(name)?,
@@ -403,19 +432,42 @@ fn empty(parent: BorrowedFd, name: &CStr, deadline: Instant) -> io::Result<()> {
     }
     let bounds = Bounds { crosses_devices: false, ..Bounds::until(deadline) };
     let mut walk = Walk::new(outer.here(), bounds)?;
+    let mut kept = false;
     while let Some(step) = walk.next()? {
         let (name, flag) = match step {
+            Step::Entry(name, _) if keep(&name) => {
+                kept = true;
+                continue;
+            }
             Step::Entry(name, _) => (name, UnlinkatFlags::NoRemoveDir),
-            Step::Directory(_) => continue,
+            Step::Directory(name) => {
+                if keep(&name) {
+                    kept = true;
+                    walk.skip();
+                }
+                continue;
+            }
             Step::Left(name) => (name, UnlinkatFlags::RemoveDir),
             Step::Closed(_, error) => return Err(error),
         };
-        match unlinkat(walk.here(), name.as_c_str(), flag) {
+        match unlink_from_ours(walk.here(), &name, flag) {
             Ok(()) | Err(Errno::ENOENT | Errno::ENOTEMPTY) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
+    Ok(kept)
+}
+
+/// Also where a directory of our own is read-only, as package managers make them.
+fn unlink_from_ours(directory: BorrowedFd, name: &CStr, flag: UnlinkatFlags) -> nix::Result<()> {
+    match unlinkat(directory, name, flag) {
+        Err(Errno::EACCES) => {
+            let mode = Mode::from_bits_truncate(fstat(directory)?.st_mode);
+            fchmod(directory, mode | Mode::S_IRWXU)?;
+            unlinkat(directory, name, flag)
+        }
+        result => result,
+    }
 }
 
 #[cfg(test)]
@@ -577,6 +629,27 @@ mod tests {
         assert_eq!(remove(here.as_fd(), c"gone", soon()).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
         assert!(root.path().join("kept/f").exists());
+    }
+
+    #[test]
+    fn what_is_kept_stays_with_the_way_to_it() {
+        let root = tempfile::tempdir().unwrap();
+        for path in ["d/a/keep", "d/b", "d/read-only"] {
+            fs::create_dir_all(root.path().join(path)).unwrap();
+        }
+        for path in ["d/a/keep/f", "d/a/f", "d/b/f", "d/read-only/f"] {
+            fs::write(root.path().join(path), "").unwrap();
+        }
+        let read_only = fs::Permissions::from_mode(0o555);
+        fs::set_permissions(root.path().join("d/read-only"), read_only).unwrap();
+        let here = open(root.path());
+        let remove = |name| remove_except(here.as_fd(), name, soon(), |name| name == c"keep").unwrap();
+        assert!(!remove(c"d"));
+        let left = steps(root.path(), Bounds::until(soon()));
+        assert_eq!(left.iter().filter(|step| !step.starts_with("out")).count(), 4, "{left:?}");
+        assert!(left.contains(r#"File "d/a/keep/f""#));
+        fs::rename(root.path().join("d/a/keep"), root.path().join("d/a/other")).unwrap();
+        assert!(remove(c"d"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Step 3: the directory that the command works in, found once.
 
+use super::view::Access;
 use crate::error::{Context, Hint, Result, policy};
 use agentkit_protocol::WorkDir;
 use std::ffi::OsStr;
@@ -44,14 +45,18 @@ const RESERVED: [(&str, bool); 24] = [
 pub(crate) enum WorkPath {
     /// Private and in memory.
     Scratch,
-    /// A host directory: its real path, and which directory it was when it was found.
-    Bind { path: PathBuf, device: u64, inode: u64 },
+    /// A host directory, to be written or below an overlay: its real path, and which directory it was when it was found.
+    Host { path: PathBuf, device: u64, inode: u64, access: Access },
 }
 
 impl WorkPath {
     /// Resolves the work dir once; what is mounted later must be the same directory.
     pub(crate) fn find(workdir: &WorkDir) -> Result<Self> {
-        let WorkDir::Bind(bytes) = workdir else { return Ok(WorkPath::Scratch) };
+        let (bytes, access) = match workdir {
+            WorkDir::Scratch => return Ok(WorkPath::Scratch),
+            WorkDir::Bind(bytes) => (bytes, Access::Writable),
+            WorkDir::Overlay { path, commit } => (path, Access::Overlaid(*commit)),
+        };
         let asked = Path::new(OsStr::from_bytes(&bytes.0));
         let path = asked.canonicalize().context(STEP, format_args!("resolve the work dir {asked:?}"))?;
         let meta = path.metadata().context(STEP, format_args!("stat the work dir {path:?}"))?;
@@ -68,22 +73,22 @@ impl WorkPath {
             return Err(policy(format_args!("the work dir {path:?} would hand the host to the jail")))
                 .hint("use a directory of its own");
         }
-        Ok(WorkPath::Bind { device: meta.dev(), inode: meta.ino(), path })
+        Ok(WorkPath::Host { device: meta.dev(), inode: meta.ino(), path, access })
     }
 
     /// Where the command starts, as the jail sees it.
     pub(crate) fn inside(&self) -> &Path {
         match self {
             WorkPath::Scratch => Path::new(SCRATCH),
-            WorkPath::Bind { path, .. } => path,
+            WorkPath::Host { path, .. } => path,
         }
     }
 
-    /// The host directory that the jail can write, if there is one.
+    /// The host directory that the jail can write, be it by a commit, if there is one.
     pub(crate) fn on_host(&self) -> Option<&Path> {
         match self {
             WorkPath::Scratch => None,
-            WorkPath::Bind { path, .. } => Some(path),
+            WorkPath::Host { path, .. } => Some(path),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::error::{Context, Hint, Result, policy};
 use crate::linux::identity::Identity;
 use crate::linux::owner_map::map_owner;
 use crate::linux::sys;
+use agentkit_protocol::Commit;
 use nix::libc;
 use std::ffi::CString;
 use std::io;
@@ -19,6 +20,8 @@ pub(crate) enum Access {
     ReadOnly,
     /// Whatever the host's mount and modes allow.
     Writable,
+    /// The same, but the host's is only changed by a commit.
+    Overlaid(Commit),
 }
 
 /// What is mounted at a path.
@@ -40,7 +43,7 @@ impl Entry {
     /// See [`super::View::open_as_root`].
     pub(super) fn open_as_root(&mut self, identity: &Identity) -> Result<()> {
         let mount = self.open()?;
-        if self.access == Access::Writable {
+        if self.access != Access::ReadOnly {
             map_owner(&mount, &self.path, identity)?;
         }
         self.opened = Some(mount);
@@ -62,7 +65,7 @@ impl Entry {
         let closed = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
         let attributes = match self.access {
             Access::ReadOnly => closed | libc::MOUNT_ATTR_RDONLY,
-            Access::Writable => closed,
+            Access::Writable | Access::Overlaid(_) => closed,
         };
         sys::restrict_mount(mount.as_fd(), attributes)
             .context(STEP, format_args!("mount_setattr {:?}", self.path))?;

@@ -32,8 +32,8 @@ impl View {
         for path in grants {
             view.grant(path)?;
         }
-        if let WorkPath::Bind { path, device, inode } = workdir {
-            view.entries.push(Entry::new(path, true, Access::Writable, (*device, *inode)));
+        if let WorkPath::Host { path, device, inode, access } = workdir {
+            view.entries.push(Entry::new(path, true, *access, (*device, *inode)));
         }
         view.entries.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(view)
