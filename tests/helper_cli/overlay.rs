@@ -346,21 +346,31 @@ fn sparse_files_are_committed_sparse() -> Result<(), Stop> {
     Ok(())
 }
 
-/// Both ways: made by a commit, and removed by one.
+/// A file at the bottom of nested directories.
+fn deep(desk: &Desk, commit: Commit, depth: usize, name: &str) -> Result<Changes, Stop> {
+    let python = format!(
+        "import os\nfor _ in range({depth}): os.mkdir('{name}'); os.chdir('{name}')\nopen('bottom', 'w').close()"
+    );
+    let mut policy = overlay(&desk.path("work"), commit, "");
+    policy.argv = ["python3", "-IBc", &python].map(Bytes::from).to_vec();
+    policy.limits.disk = 256 << 20;
+    changes(&desk.launch(&policy)?)
+}
+
+/// All three ways: compared, made by a commit, and removed by one.
 fn directories_deeper_than_a_path() -> Result<(), Stop> {
     let desk = Desk::new()?;
-    let python =
-        "import os\nfor _ in range(6000): os.mkdir('d'); os.chdir('d')\nopen('bottom', 'w').write('x')";
-    let mut policy = overlay(&desk.path("work"), Commit::Always, "");
-    policy.argv = ["python3", "-IBc", python].map(Bytes::from).to_vec();
-    let run = desk.launch(&policy)?;
-    let made = changes(&run)?;
-    assert_eq!((made.commit, made.total), (Committed::Yes, 6001), "{run:?}");
-    let look = "import os\nfor _ in range(6000): os.chdir('d')\nprint(open('bottom').read())";
-    let seen = Command::new("python3").args(["-IBc", look]).current_dir(desk.path("work")).output()?;
-    assert_eq!(text(&seen.stdout), "x\n", "{seen:?}");
-    let removed = commit(&desk, "rm -r d")?;
-    assert_eq!(summary(&removed), [("d".to_owned(), ChangeKind::Deleted, EntryKind::Directory)]);
+    let compared = deep(&desk, Commit::Never, 20_000, "d")?;
+    assert_eq!((compared.commit, compared.total), (Committed::No, 20_001));
+    // On a disk, and far beyond PATH_MAX by long names: many directories take a disk long.
+    let name = "d".repeat(200);
+    let made = deep(&desk, Commit::Always, 200, &name)?;
+    assert_eq!((made.commit, made.total), (Committed::Yes, 201));
+    let look = format!("import os\nfor _ in range(200): os.chdir('{name}')\nprint(os.listdir())");
+    let seen = Command::new("python3").args(["-IBc", &look]).current_dir(desk.path("work")).output()?;
+    assert_eq!(text(&seen.stdout), "['bottom']\n", "{seen:?}");
+    let removed = commit(&desk, "rm -r d*")?;
+    assert_eq!(summary(&removed), [(name, ChangeKind::Deleted, EntryKind::Directory)]);
     assert_eq!(fs::read_dir(desk.path("work"))?.count(), 0);
     Ok(())
 }
