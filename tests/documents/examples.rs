@@ -21,11 +21,15 @@ const fn example(name: &'static str, policy: &'static str, event: &'static str) 
 const WATCHED: &str = r#"{"version": 1, "argv": ["sh", "-c", "cat /srv/shop/key; sh -c 'exit 3'; exit 4"],
     "watch": {"paths": ["/srv/shop/key"], "tcp_ports": [8080], "forks": true}}"#;
 
-pub(crate) const EXAMPLES: [Example; 7] = [
+const OVERLAY: &str = r#"{"version": 1, "argv": ["sh", "-c", "echo x > made; mkfifo pipe"],
+    "workdir": {"overlay": {"path": ".", "commit": "on_success"}}}"#;
+
+pub(crate) const EXAMPLES: [Example; 8] = [
     example("started", r#"{"version": 1, "argv": ["true"]}"#, "started"),
     example("ended", r#"{"version": 1, "argv": ["sh", "-c", "exit 3"]}"#, "ended"),
     example("wall clock", r#"{"version": 1, "argv": ["sleep", "60"], "limits": {"wall_ms": 50}}"#, "ended"),
     example("watched", WATCHED, "ended"),
+    example("overlay", OVERLAY, "ended"),
     example("not found", r#"{"version": 1, "argv": ["no-such-program"]}"#, "failed"),
     example("policy", r#"{"version": 1, "argv": ["true"], "limits": {"processes": 1}}"#, "failed"),
     example(

@@ -7,6 +7,7 @@ use crate::jail::run::Run;
 use crate::jail::stage::helper;
 use crate::jail::who::Who;
 use crate::support::Stop;
+use crate::support::seccomp::{ENOSYS, EPERM, preloader};
 use crate::tests;
 use agentkit_protocol::{
     Bytes, Change, ChangeKind, Changes, Commit, Committed, EndedBy, EntryKind, GitNames, KeptBack, Policy,
@@ -45,7 +46,8 @@ tests![
     mounts_below_the_work_dir_are_refused_by_name,
     an_overlay_keeps_the_flags_of_the_mount,
     a_commit_to_a_read_only_mount_is_refused,
-    an_overlay_on_an_overlay_on_an_overlay_is_refused
+    an_overlay_on_an_overlay_on_an_overlay_is_refused,
+    a_host_without_overlays_refuses_by_name
 ];
 
 /// Everything below a directory: kind, mode, owner, and content or target or, for a file, its time.
@@ -671,6 +673,23 @@ fn an_overlay_on_an_overlay_on_an_overlay_is_refused() -> Result<(), Stop> {
         // For root the owner of an overlay's files cannot be mapped.
         let works = call_with_mounts(&desk, &mounts(&["one"]), &policy)?;
         assert_eq!(text(&works.stdout), "ran\n", "{works:?}");
+    }
+    Ok(())
+}
+
+/// It never becomes a work dir that is bound.
+fn a_host_without_overlays_refuses_by_name() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let policy = json(&overlay(&desk.path("work"), Commit::Always, "echo x > made"))?;
+    for (call, errno) in [("fsopen", EPERM), ("fsopen", ENOSYS), ("fsconfig", EPERM), ("fsmount", EPERM)] {
+        let output = desk.call_under(&preloader(&[(call, errno)]), &[], &policy)?;
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{call}: {message}");
+        assert!(
+            message.contains("mount an overlay on the work dir") && message.contains('('),
+            "{call}: {message}"
+        );
+        assert!(!desk.path("work/made").exists());
     }
     Ok(())
 }

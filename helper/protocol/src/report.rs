@@ -77,7 +77,7 @@ pub struct Ended {
     pub usage: Usage,
     /// One entry for each thing watched, in the order of the policy: paths, ports, forks.
     pub attempts: Vec<Attempt>,
-    /// What the run changed in an overlay work dir; `None` for every other kind.
+    /// What the run changed in an overlay work dir; nothing for every other kind.
     pub changes: Option<Changes>,
 }
 
@@ -141,7 +141,7 @@ pub enum EntryKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptBack {
-    /// A name by which programs of the host are made to execute something, see [`GitNames`](crate::GitNames).
+    /// A name by which programs of the host are made to execute something; see the policy's `git`.
     HostExecuted,
     /// FIFOs, sockets and devices only mean something to the run that made them.
     Special,

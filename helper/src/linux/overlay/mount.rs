@@ -133,7 +133,7 @@ fn must_keep_attributes(directory: &OwnedFd) -> Result<()> {
 /// The kernel's one errno for many reasons.
 fn explain(failure: agentkit_protocol::Failure) -> agentkit_protocol::Failure {
     let hint = match failure.errno {
-        Some(libc::ENODEV) => "this kernel has no overlayfs: use a scratch or bind work dir",
+        Some(libc::ENODEV | libc::ENOSYS) => "this kernel has no overlayfs: use a scratch or bind work dir",
         Some(libc::EPERM) => {
             "overlays in user namespaces need Linux 5.11, and a host that does not forbid them, for instance by AppArmor"
         }
