@@ -20,6 +20,8 @@ mod streams;
 mod support;
 #[path = "helper_cli/tty.rs"]
 mod tty;
+#[path = "helper_cli/view.rs"]
+mod view;
 #[path = "helper_cli/work_dirs.rs"]
 mod work_dirs;
 
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         refusals::TESTS,
         streams::TESTS,
         tty::TESTS,
+        view::TESTS,
         work_dirs::TESTS,
     ];
     Stage::run(|| {

@@ -1,8 +1,10 @@
 //! Policy to plan: everything that can be judged without touching the host. Later steps only take a [`Plan`].
 
 use crate::error::{Result, policy};
-use agentkit_protocol::{Bytes, Control, GitNames, Limits, Policy, ProcFiles, VERSION, Watch, WorkDir};
-use std::collections::BTreeSet;
+use agentkit_protocol::{
+    Access, Bytes, Control, GitNames, Limits, Policy, ProcFiles, Rule, VERSION, Watch, WorkDir,
+};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -18,6 +20,8 @@ pub(crate) struct Plan {
     pub(crate) argv: Vec<CString>,
     pub(crate) env: Vec<(String, Bytes)>,
     pub(crate) workdir: WorkDir,
+    pub(crate) rules: Vec<(PathBuf, Access)>,
+    pub(crate) proc: ProcFiles,
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
     pub(crate) git: GitNames,
     pub(crate) limits: Limits,
@@ -36,11 +40,12 @@ pub(crate) fn plan(asked: Policy) -> Result<Plan> {
             asked.version
         )));
     }
-    not_yet_built(&asked)?;
     Ok(Plan {
         argv: argv(asked.argv)?,
         env: asked.env.into_iter().map(variable).collect::<Result<_>>()?,
         workdir: asked.workdir,
+        rules: rules(asked.rules)?,
+        proc: asked.proc,
         files: asked.files.into_iter().map(file).collect::<Result<_>>()?,
         git: asked.git,
         limits: limits(asked.limits)?,
@@ -50,15 +55,6 @@ pub(crate) fn plan(asked: Policy) -> Result<Plan> {
         tty: asked.tty,
         require: asked.require,
     })
-}
-
-/// What the protocol can say and this mechanism does not do yet is refused, never ignored.
-fn not_yet_built(asked: &Policy) -> Result<()> {
-    let parts = [("rules", !asked.rules.is_empty()), ("proc", asked.proc != ProcFiles::default())];
-    match parts.into_iter().find(|(_, used)| *used) {
-        Some((part, _)) => Err(policy(format_args!("{part} is not supported by this version"))),
-        None => Ok(()),
-    }
 }
 
 fn argv(argv: Vec<Bytes>) -> Result<Vec<CString>> {
@@ -89,6 +85,21 @@ fn file((name, content): (String, Bytes)) -> Result<(PathBuf, Vec<u8>)> {
         return Err(policy(format_args!("files has a name that is not a plain file name: {name:?}")));
     }
     Ok((PathBuf::from(name), content.0))
+}
+
+/// Each path once. Whether two paths are two names of one place, only the host can tell.
+fn rules(rules: Vec<Rule>) -> Result<Vec<(PathBuf, Access)>> {
+    let mut known: BTreeMap<PathBuf, Access> = BTreeMap::new();
+    for Rule { path, access } in rules {
+        let plain = PathBuf::from(OsStr::from_bytes(&path.0));
+        if !is_plain_absolute(&plain) {
+            return Err(policy(format_args!("rules: {path:?} is not an absolute path without `.` and `..`")));
+        }
+        if known.insert(plain, access).is_some_and(|before| before != access) {
+            return Err(policy(format_args!("rules: {path:?} is there twice, with different accesses")));
+        }
+    }
+    Ok(known.into_iter().collect())
 }
 
 fn limits(limits: Limits) -> Result<Limits> {
@@ -186,6 +197,20 @@ mod tests {
         assert!(refusal(|p| p.limits.file_size = 0).contains("file_size"));
         assert!(refusal(|p| p.limits.processes = 2).contains("processes"));
         assert!(refusal(|p| p.limits.open_files = u64::MAX).contains("open_files"));
+    }
+
+    #[test]
+    fn rules_are_plain_and_agree() {
+        let rule = |path: &str, access| Rule { path: Bytes::from(path), access };
+        for path in ["relative/x", "", "/a/../b", "/a\0"] {
+            assert!(refusal(|p| p.rules = vec![rule(path, Access::Ro)]).contains("rules"), "{path:?}");
+        }
+        let twice = vec![rule("/a/b", Access::Ro), rule("/a", Access::Hide), rule("/a//b/", Access::Rw)];
+        assert!(refusal(|p| p.rules = twice).contains("twice"));
+        let mut asked = Policy::new(["true"]);
+        asked.rules = vec![rule("/a/b", Access::Ro), rule("/a", Access::Hide), rule("/a/b", Access::Ro)];
+        let all = [("/a", Access::Hide), ("/a/b", Access::Ro)].map(|(path, access)| (path.into(), access));
+        assert_eq!(plan(asked).unwrap().rules, all);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod overlays;
 mod planting;
 mod processes;
 mod resources;
+mod rules;
 mod scene;
 mod traces;
 
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         ("planting", planting::ATTACKS),
         ("processes", processes::ATTACKS),
         ("resources", resources::ATTACKS),
+        ("rules", rules::ATTACKS),
         ("traces", traces::ATTACKS),
     ];
     Stage::run(|| {

@@ -123,7 +123,9 @@ pub enum Commit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// An absolute path of the host; inside it has the same name. One that does not exist grants nothing.
+    /// An absolute path of the host; inside it has the same name. One that does not exist grants nothing, and nothing is
+    /// made on the host for it. A link is followed once: the rule is about what it leads to, and in a writable directory
+    /// neither the link of a protected path nor a directory on the way to it can be replaced.
     pub path: Bytes,
     /// What can be done there.
     pub access: Access,
@@ -137,7 +139,8 @@ pub enum Access {
     Ro,
     /// Read, write and execute.
     Rw,
-    /// Neither read nor write, not even if it comes into being during the run.
+    /// Neither read nor write, but for what another rule shows in it. A path that does not exist when the run starts is
+    /// not visible either, unless it comes into being in a directory that the jail sees.
     Hide,
     /// An empty private directory, in the same bound as all the others (`limits.disk`).
     Tmpfs,

@@ -59,6 +59,8 @@ pub struct ReadBack {
     /// The limit in bytes of the cgroup that the tree is in: memory and disk together, since files in memory are memory
     /// to the kernel. Only where `memory_limited` is required.
     pub memory_group: Option<u64>,
+    /// Whether the work dir is a host directory that cannot be written, since its file system or mount is read-only.
+    pub workdir_read_only: bool,
     /// Soft limits in force, by their `RLIMIT_` name in lower case.
     pub rlimits: BTreeMap<String, u64>,
     /// The launcher's own limits that bind as well: those lower than what was asked for, and its `nproc` if it has one,

@@ -2,7 +2,8 @@
 
 use crate::error::{Result, failure};
 use crate::validate::Plan;
-use agentkit_protocol::{Capabilities, Control, FailureKind, Level, Mechanism, ReadBack, WorkDir};
+use agentkit_protocol::{Access, Capabilities, Control, FailureKind, Level, Mechanism, ReadBack, WorkDir};
+use std::path::PathBuf;
 
 const STEP: &str = "capabilities";
 /// `SECCOMP_MODE_FILTER`.
@@ -29,7 +30,7 @@ pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
     let process_limit = state.rlimits.get("nproc").is_some_and(|&limit| limit <= plan.limits.processes);
     let held = |holds: bool, reason: &str| if holds { Level::Full } else { Level::None(reason.to_owned()) };
     let controls = [
-        (Control::NetworkBlocked, network(own("net") && filtered && confined, &plan.workdir)),
+        (Control::NetworkBlocked, network(own("net") && filtered && confined, plan)),
         (
             Control::FilesystemConfined,
             held(confined, "no mount namespace of its own, or privileges left to change it"),
@@ -43,7 +44,7 @@ pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
             ),
         ),
         (Control::MemoryLimited, memory(state, plan)),
-        (Control::DiskLimited, disk(&plan.workdir)),
+        (Control::DiskLimited, disk(plan)),
         (Control::CpuLimited, cpu()),
         (Control::SyscallsFiltered, held(filtered, "seccomp is not in filter mode")),
         (
@@ -61,17 +62,19 @@ pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
     }
 }
 
-fn network(holds: bool, workdir: &WorkDir) -> Level {
-    match workdir {
+fn network(holds: bool, plan: &Plan) -> Level {
+    let shows = |(_, access): &(PathBuf, Access)| matches!(access, Access::Ro | Access::Rw);
+    let shared = match plan.workdir {
         _ if !holds => {
-            Level::None("no network namespace of its own, or no filter on socket families".to_owned())
+            let reason = "no network namespace of its own, or no filter on socket families";
+            return Level::None(reason.to_owned());
         }
-        WorkDir::Scratch | WorkDir::Overlay { .. } => Level::Full,
-        // A file system knows no network namespaces.
-        WorkDir::Bind(_) => {
-            Level::Partial("all but sockets of host programs that lie in the work dir itself".to_owned())
-        }
-    }
+        // A file system knows no network namespaces, and a socket can be connected to where nothing can be written.
+        _ if plan.rules.iter().any(shows) => "the work dir or in what the rules show",
+        WorkDir::Bind(_) => "the work dir itself",
+        WorkDir::Scratch | WorkDir::Overlay { .. } => return Level::Full,
+    };
+    Level::Partial(format!("all but sockets and pipes of host programs that lie in {shared}"))
 }
 
 fn memory(state: &ReadBack, plan: &Plan) -> Level {
@@ -95,10 +98,13 @@ fn cpu() -> Level {
     Level::Polled(claim.to_owned())
 }
 
-fn disk(workdir: &WorkDir) -> Level {
-    match workdir {
+fn disk(plan: &Plan) -> Level {
+    match plan.workdir {
+        _ if plan.rules.iter().any(|(_, access)| *access == Access::Rw) => {
+            Level::Partial("all but what the rules make writable, which is only bounded per file".to_owned())
+        }
         WorkDir::Scratch | WorkDir::Overlay { .. } => Level::Full,
-WorkDir::Bind(_) => Level::Polled(
+        WorkDir::Bind(_) => Level::Polled(
             "the private directories are bounded together by the kernel; in the work dir the supervisor looks every 10 ms at \
              what its file system lost and counts what changed, without files that are left in mappings alone"
                 .to_owned(),
@@ -162,6 +168,19 @@ mod tests {
     #[test]
     fn all_is_claimed_when_all_is_confirmed() {
         assert_eq!(lost(|_| ()), []);
+    }
+
+    #[test]
+    fn what_rules_show_of_the_host_can_hold_its_sockets() {
+        let level = |access| {
+            let mut asked = Policy::new(["true"]);
+            asked.rules = vec![agentkit_protocol::Rule { path: "/srv".into(), access }];
+            let found = derive(&confirmed(), &validate::plan(asked).unwrap());
+            [NetworkBlocked, DiskLimited].map(|control| found.controls[&control] == Level::Full)
+        };
+        use Control::*;
+        assert_eq!([level(Access::Ro), level(Access::Rw)], [[false, true], [false, false]]);
+        assert_eq!([level(Access::Hide), level(Access::Tmpfs)], [[true, true], [true, true]]);
     }
 
     #[test]

@@ -46,7 +46,12 @@ pub(crate) struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    pub(crate) fn new(plan: &Plan, program: &Program, workdir: &Path, streams: Streams<'a>) -> Result<Self> {
+    pub(crate) fn new(
+        plan: &Plan,
+        program: &Program,
+        (directory, spelling): (&Path, &Path),
+        streams: Streams<'a>,
+    ) -> Result<Self> {
         let c_string =
             |bytes: Vec<u8>| CString::new(bytes).map_err(io::Error::from).context(STEP, "make a C string");
         let path = c_string(program.path.as_os_str().as_bytes().to_vec())?;
@@ -55,13 +60,15 @@ impl<'a> Command<'a> {
             // Interpreters find their library from it, and a link among its parents does not exist inside.
             *name = path.clone();
         }
-        let env =
-            environment(plan, program, workdir, &streams).into_iter().map(c_string).collect::<Result<_>>()?;
+        let env = environment(plan, program, spelling, &streams)
+            .into_iter()
+            .map(c_string)
+            .collect::<Result<_>>()?;
         Ok(Command {
             path,
             argv,
             env,
-            directory: workdir.to_path_buf(),
+            directory: directory.to_path_buf(),
             streams,
             ask_before_forks: plan.watch_forks,
         })

@@ -30,6 +30,8 @@ pub(crate) struct Task<'a> {
     pub(crate) view: View,
     /// Where the command starts.
     pub(crate) directory: PathBuf,
+    /// The same as the caller spelled it.
+    pub(crate) spelling: PathBuf,
     /// Missing in a probe, which ends where the command would start.
     pub(crate) program: Option<&'a Program>,
     pub(crate) relays: Relays,
@@ -85,6 +87,7 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
         sockets_tell: sockets.is_some(),
         launchers_limits,
         memory_group: task.memory_group,
+        workdir_read_only: mounted.workdir_read_only,
         ..read_back::read(&task.plan.limits, &task.launcher)?
     };
     capabilities::check(&capabilities::derive(&read_back, task.plan), task.plan)?;
@@ -128,7 +131,7 @@ fn start(
         (Some(callers), Some(own)) => Streams::Terminal { own: own.slave.as_fd(), kind: &callers.kind },
         _ => Streams::Input(task.relays.take_stdin()),
     };
-    Command::new(task.plan, program, &task.directory, streams)?.start(channel).map(Some)
+    Command::new(task.plan, program, (&task.directory, &task.spelling), streams)?.start(channel).map(Some)
 }
 
 /// The kernel kills init when the supervisor dies, and the jail with it. If that happened already, the channel is

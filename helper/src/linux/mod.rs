@@ -9,6 +9,7 @@ mod exec;
 mod forks;
 mod identity;
 mod init;
+mod kernel_files;
 mod limits;
 mod look;
 mod memory;
@@ -24,6 +25,7 @@ mod program;
 mod pty;
 mod read_back;
 mod relay;
+mod resolve;
 mod root;
 mod sanitize;
 mod seccomp;
@@ -93,7 +95,7 @@ fn enter(plan: &Plan, workdir: &WorkPath, command: Option<Command>) -> Result<Ja
     let launcher = read_back::Namespaces::of_this_process()?;
     let identity = Identity::choose()?;
     let grants = command.as_ref().map_or(&[][..], |command| &command.program.grants);
-    let mut view = View::new(workdir, grants)?;
+    let mut view = View::new(workdir, grants, &plan.rules)?;
     if identity.gives_up_root() {
         view.open_as_root(&identity)?;
         if let Some(command) = command.as_ref().filter(|command| command.from_client) {
@@ -115,9 +117,20 @@ fn enter(plan: &Plan, workdir: &WorkPath, command: Option<Command>) -> Result<Ja
         }
     };
     let directory = workdir.inside().to_path_buf();
+    let spelling = workdir.spelling().to_path_buf();
     let memory_group = group.as_ref().map(|group| group.limit);
-    let task =
-        init::Task { plan, view, directory, program, relays, terminal, identity, launcher, memory_group };
+    let task = init::Task {
+        plan,
+        view,
+        directory,
+        spelling,
+        program,
+        relays,
+        terminal,
+        identity,
+        launcher,
+        memory_group,
+    };
     let jail = namespaces::enter(task)?;
     Ok(Jail { group: group.map(Group::leave), ..jail })
 }

@@ -1,8 +1,9 @@
 //! Step 6: the file view, each mount with its reason. Runs in the new mount namespace, as pid 1.
 
 use super::identity::INNER_ID;
+use super::kernel_files;
 use super::overlay::{self, Layers};
-use super::root::{Root, back, front};
+use super::root::{Root, front};
 use super::sys;
 use super::view::{self, Access, Entry, System, View};
 use super::watch;
@@ -14,9 +15,12 @@ use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::libc;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::Mode;
+use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::pivot_root;
+use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 const STEP: &str = "mounts";
@@ -41,11 +45,13 @@ pub(crate) struct Mounted {
     pub(crate) private: OwnedFd,
     pub(crate) overlay: Option<Layers>,
     pub(crate) watched: Vec<OwnedFd>,
+    /// Whether the host's work dir cannot be written, as the kernel says.
+    pub(crate) workdir_read_only: bool,
 }
 
 /// Builds the view and makes it the root. What is sealed is complete by then; what is writable comes after.
 pub(crate) fn build(view: &mut View, plan: &Plan) -> Result<Mounted> {
-    let mut root = Root::new(plan.limits.disk)?;
+    let mut root = Root::new(plan.limits.disk, view.names())?;
     show_system(&mut root, &view.system)?;
     make_accounts(&mut root)?;
     seal(libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)?;
@@ -55,15 +61,18 @@ pub(crate) fn build(view: &mut View, plan: &Plan) -> Result<Mounted> {
     if plan.tty {
         make_terminals(&mut root)?;
     }
-    let proc = show_processes()?;
+    let proc = kernel_files::show(&mut root, plan.proc)?;
     let private = make_private_directories(&mut root, plan)?;
-    let mut overlay = None;
-    for entry in &mut view.entries {
-        overlay = show(&mut root, entry)?.or(overlay);
+    let overlay = show_entries(&mut root, &mut view.entries)?;
+    for (path, says) in &view.spellings {
+        if root.owns(path) {
+            root.link(path, says)?;
+        }
     }
-    let watched = watched_paths(&mut root, view, plan)?;
+    let workdir_read_only = view.workdir.as_deref().map_or(Ok(false), is_read_only)?;
+    let watched = watched_paths(&mut root, plan)?;
     switch_root()?;
-    Ok(Mounted { proc, private, overlay, watched })
+    Ok(Mounted { proc, private, overlay, watched, workdir_read_only })
 }
 
 fn show_system(root: &mut Root, system: &System) -> Result<()> {
@@ -87,7 +96,9 @@ fn bind(source: &Path, path: &Path, root: &mut Root, is_dir: bool) -> Result<()>
     root.target(path, is_dir)?;
     mount(Some(source), front(path), None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
         .map_err(io::Error::from)
-        .context(STEP, format_args!("bind {source:?} at {path:?}"))
+        .context(STEP, format_args!("bind {source:?} at {path:?}"))?;
+    root.covered_by_host(path);
+    Ok(())
 }
 
 /// Programs want to know who they are; the host's accounts are nobody's business.
@@ -120,21 +131,17 @@ fn make_terminals(root: &mut Root) -> Result<()> {
     let options = "newinstance,ptmxmode=0666,mode=0620,max=16";
     root.directory(path, 0o755)?;
     root.link(Path::new("/dev/ptmx"), Path::new("pts/ptmx"))?;
-    mount(Some("devpts"), front(path), Some("devpts"), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC, Some(options))
-        .map_err(io::Error::from)
-        .context(STEP, format_args!("mount devpts ({options})"))
-}
-
-/// Processes of the jail alone, and nothing of the kernel's settings (`subset=pid`, Linux 5.8).
-fn show_processes() -> Result<OwnedFd> {
-    let private = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    mount(Some("proc"), "proc", Some("proc"), private, Some("subset=pid"))
-        .map_err(io::Error::from)
-        .context(STEP, "mount /proc")
-        .hint("the kernel refuses a fresh /proc where the launcher's own is partly covered, as in most containers")?;
-    open("proc", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
-        .map_err(io::Error::from)
-        .context(STEP, "open /proc")
+    mount(
+        Some("devpts"),
+        front(path),
+        Some("devpts"),
+        MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC,
+        Some(options),
+    )
+    .map_err(io::Error::from)
+    .context(STEP, format_args!("mount devpts ({options})"))?;
+    root.covered_by_host(path);
+    Ok(())
 }
 
 /// Everything that the command can write outside its work dir.
@@ -154,47 +161,108 @@ fn make_private_directories(root: &mut Root, plan: &Plan) -> Result<OwnedFd> {
         .context(STEP, "open /tmp")
 }
 
-/// A writable directory of the root.
+/// A writable directory of the jail's own.
 fn make_private_directory(root: &mut Root, path: &Path, mode: u32) -> Result<()> {
     root.directory(path, mode)?;
-    bind(&back(path), path, root, true)
+    let back = root.back(path);
+    bind(&back, path, root, true)?;
+    root.covered_by_own(path, back, true);
+    Ok(())
 }
 
-/// Attaches an entry to exactly the place that its path names in the jail: a link on the way there would mean that it
-/// was put there since the path was resolved. Comes with the layers, if it is an overlay.
-fn show(root: &mut Root, entry: &mut Entry) -> Result<Option<Layers>> {
-    let mount = entry.mount()?;
-    let (mount, layers) = match entry.access {
-        Access::ReadOnly | Access::Writable => (mount, None),
-        Access::Overlaid(commit) => {
-            let (mount, layers) = overlay::mount(mount, &entry.path, commit)?;
-            (mount, Some(layers))
-        }
-    };
-    root.target(&entry.path, entry.is_dir)?;
-    let how = OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
-    let target = openat2(AT_FDCWD, front(&entry.path), how)
-        .map_err(io::Error::from)
-        .context(STEP, format_args!("open {:?} in the jail", entry.path))?;
-    sys::attach_mount(mount.as_fd(), target.as_fd())
-        .context(STEP, format_args!("move_mount to {:?}", entry.path))?;
+/// Parents come first, so that the longest path decides. Returns the layers of the one that is an overlay.
+fn show_entries(root: &mut Root, entries: &mut [Entry]) -> Result<Option<Layers>> {
+    let mut layers = None;
+    for at in 0..entries.len() {
+        let is_empty = !entries.get(at + 1).is_some_and(|next| next.path.starts_with(&entries[at].path));
+        layers = show(root, &mut entries[at], is_empty)?.or(layers);
+    }
     Ok(layers)
 }
 
+fn show(root: &mut Root, entry: &mut Entry, is_empty: bool) -> Result<Option<Layers>> {
+    let (path, is_dir) = (entry.path.clone(), entry.is_dir());
+    // Nothing of the host is there, and nobody can make anything there.
+    if entry.access == Access::Hidden && root.owns(&path) && !root.is_private(&path) && !root.has(&path) {
+        return Ok(None);
+    }
+    root.target(&path, is_dir)?;
+    let target = match open_inside(&path) {
+        // The jail's user has fewer privileges than this process: what is closed to us needs no protection from it.
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) && !entry.access.is_writable() => {
+            return Ok(None);
+        }
+        result => result.context(STEP, format_args!("open {path:?} in the jail"))?,
+    };
+    let attach = |mount: OwnedFd| {
+        sys::attach_mount(mount.as_fd(), target.as_fd()).context(STEP, format_args!("move_mount to {path:?}"))
+    };
+    let mut layers = None;
+    match entry.access {
+        Access::ReadOnly | Access::Writable => attach(entry.mount()?)?,
+        Access::Overlaid(commit) => {
+            let (mount, both) = overlay::mount(entry.mount()?, &path, commit)?;
+            attach(mount)?;
+            layers = Some(both);
+        }
+        Access::Pin => attach(clone(target.as_fd(), Path::new(""))?)?,
+        Access::Hidden if is_empty => attach(clone(AT_FDCWD, root.nothing(is_dir)?)?)?,
+        Access::Hidden => return show_own(root, &path, 0o111, attach).map(|()| None),
+        Access::Private => return show_own(root, &path, 0o755, attach).map(|()| None),
+    }
+    root.covered_by_host(&path);
+    Ok(layers)
+}
+
+/// A directory of the jail's own at any place: writable for the command if it can be listed.
+fn show_own(
+    root: &mut Root,
+    path: &Path,
+    mode: u32,
+    attach: impl FnOnce(OwnedFd) -> Result<()>,
+) -> Result<()> {
+    let writable = mode & 0o200 != 0;
+    let back = root.directory_apart(mode)?;
+    let mount = clone(AT_FDCWD, &back)?;
+    let read_only = if writable { 0 } else { libc::MOUNT_ATTR_RDONLY };
+    sys::restrict_mount(mount.as_fd(), read_only | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)
+        .context(STEP, format_args!("mount_setattr for {path:?}"))?;
+    attach(mount)?;
+    root.covered_by_own(path, back, writable);
+    Ok(())
+}
+
+/// A detached copy of what is mounted at a path, or at `directory` itself for an empty one.
+pub(super) fn clone(directory: BorrowedFd, path: &Path) -> Result<OwnedFd> {
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(io::Error::from)
+        .and_then(|path| sys::clone_mount(directory, &path))
+        .context(STEP, format_args!("open_tree {path:?}"))
+}
+
+/// Exactly the place that a path names in the jail: a link on the way there would mean that it was put there since the
+/// path was resolved.
+pub(super) fn open_inside(path: &Path) -> io::Result<OwnedFd> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW)
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
+    Ok(openat2(AT_FDCWD, front(path), how)?)
+}
+
+fn is_read_only(workdir: &Path) -> Result<bool> {
+    let found = statvfs(front(workdir)).map_err(io::Error::from).context(STEP, "statvfs the work dir")?;
+    Ok(found.flags().contains(FsFlags::ST_RDONLY))
+}
+
 /// At a watched path stands an empty directory: to open it is an attempt, and there is nothing in it to read.
-fn watched_paths(root: &mut Root, view: &View, plan: &Plan) -> Result<Vec<OwnedFd>> {
+fn watched_paths(root: &mut Root, plan: &Plan) -> Result<Vec<OwnedFd>> {
     let mut watched = Vec::new();
     for path in &plan.watched_paths {
-        let shown =
-            view.system.binds.iter().map(|(path, _)| path).chain(view.entries.iter().map(|e| &e.path));
-        if root.has(path) || shown.into_iter().any(|shown| path.starts_with(shown) || shown.starts_with(path))
-        {
+        if root.has(path) || !root.owns(path) {
             return Err(policy(format_args!("watch.paths: {path:?} lies in what the jail can see anyway")));
         }
         root.directory(path, 0o755)?;
-        watched.push(watch::listen_for_opening(&back(path))?);
+        watched.push(watch::listen_for_opening(&root.back(path))?);
     }
     Ok(watched)
 }

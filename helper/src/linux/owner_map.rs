@@ -1,9 +1,11 @@
-//! The owner of a bound work dir, when root launches.
+//! The owners of writable host directories, when root launches.
 
 use super::identity::Identity;
 use super::sys::{self, Forked};
 use crate::error::{Context, Hint, NO_USER_NAMESPACES, Result};
 use nix::libc;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,15 +13,31 @@ use std::path::Path;
 
 const STEP: &str = "namespaces";
 
-/// Shows the work dir's owner as the jail's user (`MOUNT_ATTR_IDMAP`, Linux 5.12, by file system): the jail's user can
-/// write, new files belong to the owner, and nothing on disk changes hands.
-pub(crate) fn map_owner(mount: &OwnedFd, path: &Path, identity: &Identity) -> Result<()> {
-    let stat =
-        nix::sys::stat::fstat(mount).map_err(io::Error::from).context(STEP, format_args!("stat {path:?}"))?;
-    let mapping = OwnerMapping::new(stat.st_uid, stat.st_gid, identity)?;
-    sys::map_ids_of_mount(mount.as_fd(), mapping.namespace.as_fd())
-        .context(STEP, format_args!("map the owner of the work dir {path:?}"))
-        .hint("its file system cannot map ids (an overlay root of a container cannot): use a scratch work dir, or a directory on ext4, xfs, btrfs or tmpfs")
+/// One map for each owner.
+pub(crate) struct OwnerMaps<'a> {
+    identity: &'a Identity,
+    known: BTreeMap<(u32, u32), OwnerMapping>,
+}
+
+impl<'a> OwnerMaps<'a> {
+    pub(crate) fn new(identity: &'a Identity) -> Self {
+        OwnerMaps { identity, known: BTreeMap::new() }
+    }
+
+    /// Shows a directory's owner as the jail's user (`MOUNT_ATTR_IDMAP`, Linux 5.12, by file system): the jail's user can
+    /// write, new files belong to the owner, and nothing on disk changes hands.
+    pub(crate) fn map(&mut self, mount: &OwnedFd, path: &Path) -> Result<()> {
+        let stat = nix::sys::stat::fstat(mount)
+            .map_err(io::Error::from)
+            .context(STEP, format_args!("stat {path:?}"))?;
+        let mapping = match self.known.entry((stat.st_uid, stat.st_gid)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(OwnerMapping::new(stat.st_uid, stat.st_gid, self.identity)?),
+        };
+        sys::map_ids_of_mount(mount.as_fd(), mapping.namespace.as_fd())
+            .context(STEP, format_args!("map the owner of {path:?}"))
+            .hint("its file system cannot map ids (an overlay root of a container cannot): use a scratch work dir, or a directory on ext4, xfs, btrfs or tmpfs")
+    }
 }
 
 /// A user namespace that exists only for its id maps, kept by a descriptor.

@@ -9,7 +9,7 @@ use crate::error::{Context, Hint, Result};
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, SFlag, mknod};
 use nix::unistd::{chdir, mkdir};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
@@ -24,18 +24,41 @@ const BACK: &str = "/proc";
 const BACK_OF_ROOT: &str = "/proc/root";
 /// The front must be mounted somewhere. Seen from the front, this is an empty directory all the same.
 const FRONT: &str = "/proc/root/proc";
+const SEALED: MsFlags = MsFlags::MS_REMOUNT
+    .union(MsFlags::MS_BIND)
+    .union(MsFlags::MS_RDONLY)
+    .union(MsFlags::MS_NOSUID)
+    .union(MsFlags::MS_NODEV)
+    .union(MsFlags::MS_NOEXEC);
 
-/// Knows what it has made, which spares asking. Paths are absolute, as the jail sees them.
+/// What is shown empty is bound from here.
+const NO_DIRECTORY: &str = "../../no-directory";
+const NO_FILE: &str = "../../no-file";
+
+/// What a path stands on.
+#[derive(Debug)]
+enum Ground {
+    /// The host's files: nothing is ever made there.
+    Host,
+    /// The jail's own, by a path that is writable whatever the jail sees.
+    Own { back: PathBuf, writable: bool },
+}
+
+/// Knows what it has made and what is shown where, which spares asking. Paths are absolute, as the jail sees them.
 pub(crate) struct Root {
-    // Not a hash set: that would ask the kernel for randomness.
+    // Not hash tables: those would ask the kernel for randomness.
     made: BTreeSet<PathBuf>,
+    grounds: BTreeMap<PathBuf, Ground>,
+    /// How many directories outside the front were made.
+    apart: usize,
+    hides: bool,
 }
 
 impl Root {
-    /// Makes it, with room for `size` bytes, and enters it. A few pages and names are the jail's own.
-    pub(crate) fn new(size: u64) -> Result<Self> {
+    /// Makes it, with room for `size` bytes and for `names` beside the private ones, and enters it.
+    pub(crate) fn new(size: u64, names: u64) -> Result<Self> {
         // A file costs the kernel about a kilobyte that no size limit counts.
-        let files = (size >> 12).clamp(1024, 1 << 20);
+        let files = (size >> 12).clamp(1024, 1 << 20) + names;
         let options = format!("mode=0755,size={size},nr_inodes={files}");
         let private = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         mount(Some("tmpfs"), BACK, Some("tmpfs"), private, Some(options.as_str()))
@@ -51,12 +74,87 @@ impl Root {
             .map_err(io::Error::from)
             .context(STEP, "mount the new root")?;
         chdir(FRONT).map_err(io::Error::from).context(STEP, "enter the new root")?;
-        Ok(Root { made: ["/", "/proc"].map(PathBuf::from).into() })
+        let own = Ground::Own { back: PathBuf::from(".."), writable: false };
+        let grounds = [("/".into(), own), ("/proc".into(), Ground::Host)].into();
+        Ok(Root { made: ["/", "/proc"].map(PathBuf::from).into(), grounds, apart: 0, hides: false })
     }
 
-    /// Whether something of the jail's own stands there.
+    /// Whether something that the jail has made stands there.
     pub(crate) fn has(&self, path: &Path) -> bool {
         self.made.contains(path)
+    }
+
+    /// Whether the place is the jail's own, and not the host's.
+    pub(crate) fn owns(&self, path: &Path) -> bool {
+        matches!(self.ground(path), (_, Ground::Own { .. }))
+    }
+
+    /// Whether the command could make something there.
+    pub(crate) fn is_private(&self, path: &Path) -> bool {
+        matches!(self.ground(path), (_, Ground::Own { writable: true, .. }))
+    }
+
+    /// From here on the host's files are shown at `path`.
+    pub(crate) fn covered_by_host(&mut self, path: &Path) {
+        self.cover(path, Ground::Host);
+    }
+
+    /// From here on a directory of the jail's own is shown at `path`.
+    pub(crate) fn covered_by_own(&mut self, path: &Path, back: PathBuf, writable: bool) {
+        self.cover(path, Ground::Own { back, writable });
+    }
+
+    fn cover(&mut self, path: &Path, ground: Ground) {
+        // What is covered is out of sight. Whatever lies below a path follows it in the order of paths.
+        let below = |other: &&PathBuf| other.starts_with(path);
+        for made in self.made.range(path.to_path_buf()..).take_while(below).cloned().collect::<Vec<_>>() {
+            self.made.remove(&made);
+        }
+        let grounds = self.grounds.range(path.to_path_buf()..).map(|(path, _)| path);
+        for ground in grounds.take_while(below).cloned().collect::<Vec<_>>() {
+            self.grounds.remove(&ground);
+        }
+        self.made.insert(path.to_path_buf());
+        self.grounds.insert(path.to_path_buf(), ground);
+    }
+
+    fn ground(&self, path: &Path) -> (&Path, &Ground) {
+        let found = path.ancestors().find_map(|above| self.grounds.get_key_value(above));
+        found.map_or((Path::new("/"), &Ground::Host), |(path, ground)| (path, ground))
+    }
+
+    /// Where a path of the jail's own can be written.
+    pub(crate) fn back(&self, path: &Path) -> PathBuf {
+        match self.ground(path) {
+            (top, Ground::Own { back, .. }) => {
+                path.strip_prefix(top).map_or(back.clone(), |rest| back.join(rest))
+            }
+            (_, Ground::Host) => path.to_path_buf(),
+        }
+    }
+
+    /// A directory that is not in the jail's view until it is bound there.
+    pub(crate) fn directory_apart(&mut self, mode: u32) -> Result<PathBuf> {
+        let path = PathBuf::from(format!("../../{}", self.apart));
+        self.apart += 1;
+        make(mkdir(&path, Mode::from_bits_truncate(mode)), &path)?;
+        Ok(path)
+    }
+
+    /// An empty directory or file that nobody may read, on a mount that nobody may write.
+    pub(crate) fn nothing(&mut self, is_dir: bool) -> Result<&'static Path> {
+        if !self.hides {
+            make(mkdir(NO_DIRECTORY, Mode::empty()), Path::new(NO_DIRECTORY))?;
+            make(mknod(NO_FILE, SFlag::S_IFREG, Mode::empty(), 0), Path::new(NO_FILE))?;
+            for path in [NO_DIRECTORY, NO_FILE] {
+                mount(Some(path), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+                    .and_then(|()| mount(None::<&str>, path, None::<&str>, SEALED, None::<&str>))
+                    .map_err(io::Error::from)
+                    .context(STEP, format_args!("seal {path}"))?;
+            }
+            self.hides = true;
+        }
+        Ok(Path::new(if is_dir { NO_DIRECTORY } else { NO_FILE }))
     }
 
     /// Makes a directory unless there is one, and its parents.
@@ -64,8 +162,11 @@ impl Root {
         self.once(path, |path| mkdir(path, Mode::from_bits_truncate(mode)))
     }
 
-    /// Makes what a mount needs to be attached to.
+    /// Makes what a mount needs to be attached to, where it is not the host that has it.
     pub(crate) fn target(&mut self, path: &Path, is_dir: bool) -> Result<()> {
+        if !self.owns(path) {
+            return Ok(());
+        }
         if is_dir {
             return self.directory(path, 0o755);
         }
@@ -86,7 +187,7 @@ impl Root {
     /// Takes away a target that nothing was attached to.
     pub(crate) fn remove(&mut self, path: &Path, is_dir: bool) -> Result<()> {
         self.made.remove(path);
-        let back = back(path);
+        let back = self.back(path);
         let removed = if is_dir { std::fs::remove_dir(back) } else { std::fs::remove_file(back) };
         removed.context(STEP, format_args!("remove {path:?}"))
     }
@@ -102,7 +203,7 @@ impl Root {
         if let Some(parent) = path.parent() {
             self.directory(parent, 0o755)?;
         }
-        make(create(&back(path)), path)?;
+        make(create(&self.back(path)), path)?;
         self.made.insert(path.to_path_buf());
         Ok(())
     }
@@ -110,11 +211,6 @@ impl Root {
 
 fn make<E: Into<io::Error>>(made: std::result::Result<(), E>, path: &Path) -> Result<()> {
     made.context(STEP, format_args!("make {path:?}"))
-}
-
-/// A path of the tree, writable whatever is mounted over it in the jail.
-pub(crate) fn back(path: &Path) -> PathBuf {
-    Path::new("..").join(front(path))
 }
 
 /// A name of the same file system that the jail never sees.

@@ -66,11 +66,13 @@ pub(crate) fn fork() -> io::Result<Forked> {
     }
 }
 
-/// `open_tree(2)` with `OPEN_TREE_CLONE` (Linux 5.2): a detached copy of the mounts at `path`, all submounts included.
-pub(crate) fn clone_mount(path: &CStr) -> io::Result<OwnedFd> {
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE.unsigned_abs();
+/// `open_tree(2)` with `OPEN_TREE_CLONE` (Linux 5.2): a detached copy of the mounts at `path` in `directory`, or at
+/// `directory` itself for an empty path, all submounts included.
+pub(crate) fn clone_mount(directory: BorrowedFd, path: &CStr) -> io::Result<OwnedFd> {
+    let at = libc::AT_RECURSIVE.unsigned_abs() | libc::AT_EMPTY_PATH.unsigned_abs();
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | at;
     // SAFETY: `path` is a valid C string for the length of the call.
-    owned(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) })
+    owned(unsafe { libc::syscall(libc::SYS_open_tree, directory.as_raw_fd(), path.as_ptr(), flags) })
 }
 
 /// `mount_setattr(2)` (Linux 5.12) on a mount and everything below it: adds the `MOUNT_ATTR_*` of `set`, and takes it out

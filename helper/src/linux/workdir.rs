@@ -1,12 +1,13 @@
 //! Step 3: the directory that the command works in, found once.
 
+use super::resolve::{links_on, plain};
 use super::view::Access;
 use crate::error::{Context, Hint, Result, policy};
 use agentkit_protocol::WorkDir;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 const STEP: &str = "work dir";
 
@@ -45,8 +46,9 @@ const RESERVED: [(&str, bool); 24] = [
 pub(crate) enum WorkPath {
     /// Private and in memory.
     Scratch,
-    /// A host directory, to be written or below an overlay: its real path, and which directory it was when it was found.
-    Host { path: PathBuf, device: u64, inode: u64, access: Access },
+    /// A host directory, to be written or below an overlay: its real path, which directory it was when it was found, and
+    /// its path as the caller spelled it.
+    Host { path: PathBuf, device: u64, inode: u64, access: Access, spelling: PathBuf },
 }
 
 impl WorkPath {
@@ -63,17 +65,12 @@ impl WorkPath {
         if !meta.is_dir() {
             return Err(policy(format_args!("the work dir {asked:?} is not a directory")));
         }
-        // Links among them (a merged `/usr`, `/var/run`) were followed in `path`, so a name alone would not do. What
-        // holds one of them hands it over too.
-        let reserved = |&(root, below): &(&str, bool)| {
-            let root = Path::new(root).canonicalize().unwrap_or_else(|_| PathBuf::from(root));
-            root.starts_with(&path) || (below && path.starts_with(&root))
-        };
-        if RESERVED.iter().any(reserved) {
+        if hands_over_the_host(&path) {
             return Err(policy(format_args!("the work dir {path:?} would hand the host to the jail")))
                 .hint("use a directory of its own");
         }
-        Ok(WorkPath::Host { device: meta.dev(), inode: meta.ino(), path, access })
+        let spelling = spelling(asked).unwrap_or_else(|| path.clone());
+        Ok(WorkPath::Host { device: meta.dev(), inode: meta.ino(), path, access, spelling })
     }
 
     /// Where the command starts, as the jail sees it.
@@ -84,6 +81,26 @@ impl WorkPath {
         }
     }
 
+    /// The same as the caller spelled it.
+    pub(crate) fn spelling(&self) -> &Path {
+        match self {
+            WorkPath::Scratch => Path::new(SCRATCH),
+            WorkPath::Host { spelling, .. } => spelling,
+        }
+    }
+
+    /// The links on the way from the spelling to the real path.
+    pub(crate) fn links(&self) -> Vec<(PathBuf, PathBuf)> {
+        match self {
+            WorkPath::Host { path, spelling, .. } if path != spelling => links_on(spelling),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_scratch(&self) -> bool {
+        matches!(self, WorkPath::Scratch)
+    }
+
     /// The host directory that the jail can write, be it by a commit, if there is one.
     pub(crate) fn on_host(&self) -> Option<&Path> {
         match self {
@@ -91,4 +108,19 @@ impl WorkPath {
             WorkPath::Host { path, .. } => Some(path),
         }
     }
+}
+
+/// Whether a writable `path` would hand over the host. Links among the reserved names (a merged `/usr`, `/var/run`) were
+/// followed in it, so a name alone would not do. What holds one of them hands it over too.
+pub(crate) fn hands_over_the_host(path: &Path) -> bool {
+    RESERVED.iter().any(|&(root, below)| {
+        let root = Path::new(root).canonicalize().unwrap_or_else(|_| PathBuf::from(root));
+        root.starts_with(path) || (below && path.starts_with(&root))
+    })
+}
+
+/// An absolute path that says where it is by itself.
+fn spelling(asked: &Path) -> Option<PathBuf> {
+    let fixed = asked.is_absolute() && !asked.components().any(|part| part == Component::ParentDir);
+    fixed.then(|| plain(asked))
 }

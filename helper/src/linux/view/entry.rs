@@ -1,11 +1,11 @@
-//! One host directory or file, under its own path.
+//! What is mounted at one path.
 
 use super::STEP;
 use crate::error::{Context, Hint, Result, policy};
-use crate::linux::identity::Identity;
-use crate::linux::owner_map::map_owner;
+use crate::linux::owner_map::OwnerMaps;
 use crate::linux::sys;
 use agentkit_protocol::Commit;
+use nix::fcntl::AT_FDCWD;
 use nix::libc;
 use std::ffi::CString;
 use std::io;
@@ -16,19 +16,52 @@ use std::path::{Path, PathBuf};
 /// What can be done there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Read and execute.
+    /// The host's: read and execute.
     ReadOnly,
-    /// Whatever the host's mount and modes allow.
+    /// The host's: whatever its mount and modes allow.
     Writable,
     /// The same, but the host's is only changed by a commit.
     Overlaid(Commit),
+    /// Nothing, but for what lies in it and has an entry of its own.
+    Hidden,
+    /// An empty directory of the jail's own.
+    Private,
+    /// What its surroundings allow; as a mount of its own it can be neither renamed nor removed.
+    Pin,
 }
 
-/// What is mounted at a path.
+impl Access {
+    /// Whether it promises that something cannot be done.
+    pub(crate) fn is_protection(self) -> bool {
+        matches!(self, Access::ReadOnly | Access::Hidden)
+    }
+
+    /// Whether the command can write the host's files, or believes so.
+    pub(crate) fn is_writable(self) -> bool {
+        matches!(self, Access::Writable | Access::Overlaid(_))
+    }
+
+    /// Whether it needs something of the host.
+    pub(super) fn has_source(self) -> bool {
+        self == Access::ReadOnly || self.is_writable()
+    }
+}
+
+/// What stands there on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Directory,
+    /// Anything that is no directory.
+    File,
+    /// A link itself, not what it leads to.
+    Link,
+}
+
+/// A path, outside and inside, without links on it.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) path: PathBuf,
-    pub(crate) is_dir: bool,
+    pub(crate) kind: Kind,
     pub(crate) access: Access,
     /// Device and inode that it had when its path was judged.
     identity: (u64, u64),
@@ -36,15 +69,27 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(path: &Path, is_dir: bool, access: Access, identity: (u64, u64)) -> Self {
-        Entry { path: path.to_path_buf(), is_dir, access, identity, opened: None }
+    pub(crate) fn new(path: &Path, kind: Kind, access: Access, identity: (u64, u64)) -> Self {
+        Entry { path: path.to_path_buf(), kind, access, identity, opened: None }
+    }
+
+    /// Inside a directory that is shown anyway.
+    pub(super) fn pin(path: &Path, kind: Kind) -> Self {
+        Entry::new(path, kind, Access::Pin, (0, 0))
+    }
+
+    pub(crate) fn is_dir(&self) -> bool {
+        self.kind == Kind::Directory
     }
 
     /// See [`super::View::open_as_root`].
-    pub(super) fn open_as_root(&mut self, identity: &Identity) -> Result<()> {
+    pub(super) fn open_as_root(&mut self, owners: &mut OwnerMaps) -> Result<()> {
+        if !self.access.has_source() {
+            return Ok(());
+        }
         let mount = self.open()?;
-        if self.access != Access::ReadOnly {
-            map_owner(&mount, &self.path, identity)?;
+        if self.access.is_writable() {
+            owners.map(&mount, &self.path)?;
         }
         self.opened = Some(mount);
         Ok(())
@@ -58,14 +103,14 @@ impl Entry {
     fn open(&self) -> Result<OwnedFd> {
         let path = CString::new(self.path.as_os_str().as_bytes())
             .map_err(|_| policy(format_args!("{:?} holds a zero byte", self.path)))?;
-        let mount = sys::clone_mount(&path)
+        let mount = sys::clone_mount(AT_FDCWD, &path)
             .context(STEP, format_args!("open_tree {:?}", self.path))
             .hint("the launcher must be able to reach it, and the kernel must be 5.12 or newer")?;
         self.check_identity(&mount)?;
         let closed = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
         let attributes = match self.access {
-            Access::ReadOnly => closed | libc::MOUNT_ATTR_RDONLY,
-            Access::Writable | Access::Overlaid(_) => closed,
+            access if access.is_writable() => closed,
+            _ => closed | libc::MOUNT_ATTR_RDONLY,
         };
         sys::restrict_mount(mount.as_fd(), attributes)
             .context(STEP, format_args!("mount_setattr {:?}", self.path))?;

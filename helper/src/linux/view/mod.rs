@@ -1,12 +1,18 @@
 //! Step 4: what the jail will see, decided outside.
 
 mod entry;
+mod rules;
 mod system;
 
 use super::identity::Identity;
+use super::owner_map::OwnerMaps;
 use super::workdir::WorkPath;
-use crate::error::{Context, Result};
-pub(crate) use entry::{Access, Entry};
+use crate::error::{Context, Result, policy};
+use agentkit_protocol as protocol;
+pub(crate) use entry::{Access, Entry, Kind};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::collections::BTreeMap;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 pub(crate) use system::{System, is_system};
@@ -15,46 +21,112 @@ const STEP: &str = "view";
 
 /// The private home.
 pub(crate) const HOME: &str = "/home/jail";
+/// Descriptors of a launcher beside one for each entry.
+const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Everything that is shown of the host.
 #[derive(Debug)]
 pub(crate) struct View {
     /// What every jail sees.
     pub(crate) system: System,
-    /// What this one sees beside or in place of it, parents before what lies in them.
+    /// What this one sees beside or in place of it, parents before what lies in them: the longest path decides.
     pub(crate) entries: Vec<Entry>,
+    /// Links that make a caller's spellings lead where they lead outside, where nothing else stands.
+    pub(crate) spellings: Vec<(PathBuf, PathBuf)>,
+    /// The host directory to work in.
+    pub(crate) workdir: Option<PathBuf>,
 }
 
 impl View {
     /// Decides what is seen; mounts nothing yet.
-    pub(crate) fn new(workdir: &WorkPath, grants: &[PathBuf]) -> Result<Self> {
-        let mut view = View { system: System::of(Path::new("/"))?, entries: Vec::new() };
+    pub(crate) fn new(
+        workdir: &WorkPath,
+        grants: &[PathBuf],
+        rules: &[(PathBuf, protocol::Access)],
+    ) -> Result<Self> {
+        let mut system = System::of(Path::new("/"))?;
+        let mut entries = BTreeMap::new();
         for path in grants {
-            view.grant(path)?;
+            grant(&mut system, &mut entries, path)?;
         }
-        if let WorkPath::Host { path, device, inode, access } = workdir {
-            view.entries.push(Entry::new(path, true, *access, (*device, *inode)));
+        if let WorkPath::Host { path, device, inode, access, .. } = workdir {
+            let entry = Entry::new(path, Kind::Directory, *access, (*device, *inode));
+            entries.insert(path.clone(), entry);
         }
-        view.entries.sort_by(|one, other| one.path.cmp(&other.path));
-        Ok(view)
-    }
-
-    /// A link becomes a link of the jail's own: followed here, it could lead anywhere.
-    fn grant(&mut self, path: &Path) -> Result<()> {
-        let meta = path.symlink_metadata().context(STEP, format_args!("stat {path:?}"))?;
-        if meta.is_symlink() {
-            let says = std::fs::read_link(path).context(STEP, format_args!("read the link {path:?}"))?;
-            self.system.links.push((path.to_path_buf(), says));
-        } else {
-            let identity = (meta.dev(), meta.ino());
-            self.entries.push(Entry::new(path, meta.is_dir(), Access::ReadOnly, identity));
-        }
-        Ok(())
+        let mut spellings = workdir.links();
+        add_rules(&mut entries, &mut spellings, workdir, rules)?;
+        let workdir = workdir.on_host().map(Path::to_path_buf);
+        Ok(View { system, entries: entries.into_values().collect(), spellings, workdir })
     }
 
     /// Opens what a root launcher shows while it still is root: the user that it becomes can neither traverse root's
-    /// directories nor map the owner of a work dir.
+    /// directories nor map the owner of a writable one.
     pub(crate) fn open_as_root(&mut self, identity: &Identity) -> Result<()> {
-        self.entries.iter_mut().try_for_each(|entry| entry.open_as_root(identity))
+        let sources = self.entries.iter().filter(|entry| entry.access.has_source()).count();
+        allow_descriptors(sources as u64 + OTHER_DESCRIPTORS)?;
+        let mut owners = OwnerMaps::new(identity);
+        self.entries.iter_mut().try_for_each(|entry| entry.open_as_root(&mut owners))
     }
+
+    /// At most how many files and directories of the jail's own the entries need.
+    pub(crate) fn names(&self) -> u64 {
+        let paths = self.entries.iter().map(|entry| &entry.path);
+        let paths = paths.chain(self.spellings.iter().map(|(path, _)| path));
+        paths.map(|path| path.components().count() as u64 + 1).sum()
+    }
+}
+
+/// A link becomes a link of the jail's own: followed here, it could lead anywhere.
+fn grant(system: &mut System, entries: &mut BTreeMap<PathBuf, Entry>, path: &Path) -> Result<()> {
+    let meta = path.symlink_metadata().context(STEP, format_args!("stat {path:?}"))?;
+    if meta.is_symlink() {
+        let says = std::fs::read_link(path).context(STEP, format_args!("read the link {path:?}"))?;
+        system.links.push((path.to_path_buf(), says));
+    } else {
+        let kind = if meta.is_dir() { Kind::Directory } else { Kind::File };
+        let entry = Entry::new(path, kind, Access::ReadOnly, (meta.dev(), meta.ino()));
+        entries.insert(path.to_path_buf(), entry);
+    }
+    Ok(())
+}
+
+/// A rule replaces what was granted at the same path; two rules that meet there must agree.
+fn add_rules(
+    entries: &mut BTreeMap<PathBuf, Entry>,
+    spellings: &mut Vec<(PathBuf, PathBuf)>,
+    workdir: &WorkPath,
+    rules: &[(PathBuf, protocol::Access)],
+) -> Result<()> {
+    let mut asked: BTreeMap<PathBuf, &Path> = BTreeMap::new();
+    let mut protected_links = Vec::new();
+    for (path, access) in rules {
+        let Some(rules::Found { entry, links }) = rules::find(path, *access, workdir)? else { continue };
+        if entry.access.is_protection() {
+            protected_links.extend(links.iter().map(|(link, _)| link.clone()));
+        }
+        spellings.extend(links);
+        if let Some(other) = asked.insert(entry.path.clone(), path)
+            && entries.get(&entry.path).is_some_and(|before| before.access != entry.access)
+        {
+            return Err(policy(format_args!(
+                "rules: {other:?} and {path:?} disagree about {:?}",
+                entry.path
+            )));
+        }
+        entries.insert(entry.path.clone(), entry);
+    }
+    rules::pin(entries, &protected_links);
+    Ok(())
+}
+
+/// Root's descriptors are opened before anything is mounted, all at the same time.
+fn allow_descriptors(number: u64) -> Result<()> {
+    let get = || getrlimit(Resource::RLIMIT_NOFILE).map_err(io::Error::from);
+    let (soft, hard) = get().context(STEP, "getrlimit RLIMIT_NOFILE")?;
+    if soft >= number {
+        return Ok(());
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, number, hard.max(number))
+        .map_err(io::Error::from)
+        .context(STEP, format_args!("setrlimit RLIMIT_NOFILE to {number} for as many rules"))
 }

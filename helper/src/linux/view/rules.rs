@@ -1,0 +1,201 @@
+//! The rules of a policy: what they mean on this host, and what is refused by name.
+
+use super::entry::{Access, Entry, Kind};
+use super::{HOME, STEP};
+use crate::error::{Context, Hint, Result, policy};
+use crate::linux::resolve::{links_on, plain};
+use crate::linux::workdir::{self, WorkPath, hands_over_the_host};
+use agentkit_protocol as protocol;
+use nix::fcntl::{OFlag, open};
+use nix::libc;
+use nix::sys::stat::{Mode, SFlag, fstat};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// Where the jail has its own and the host's would hand over devices, terminals or processes.
+const OWN_KERNEL_FILES: [&str; 2] = ["/proc", "/dev"];
+
+/// A rule whose path was resolved, once.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) entry: Entry,
+    /// The links on the way from the caller's spelling: where, and what they say.
+    pub(super) links: Vec<(PathBuf, PathBuf)>,
+}
+
+/// What a rule means; nothing if there is no such path, or nothing to do about it.
+pub(super) fn find(path: &Path, access: protocol::Access, workdir: &WorkPath) -> Result<Option<Found>> {
+    refuse_kernel_files(path)?;
+    let wanted = match access {
+        protocol::Access::Ro => Access::ReadOnly,
+        protocol::Access::Rw => Access::Writable,
+        protocol::Access::Hide => Access::Hidden,
+        protocol::Access::Tmpfs => Access::Private,
+    };
+    let Some(entry) = resolve(path, wanted)? else { return Ok(None) };
+    refuse_kernel_files(&entry.path)?;
+    if !is_of_use(&entry.path, path, access, workdir)? {
+        return Ok(None);
+    }
+    if wanted == Access::Private && !entry.is_dir() {
+        return Err(policy(format_args!("rules: {path:?} is no directory, so it cannot be a tmpfs")));
+    }
+    let links = if entry.path == plain(path) { Vec::new() } else { links_on(path) };
+    Ok(Some(Found { entry, links }))
+}
+
+/// The real path, and what is there.
+fn resolve(path: &Path, access: Access) -> Result<Option<Entry>> {
+    let file = match open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).map_err(io::Error::from) {
+        Ok(file) => file,
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => return Ok(None),
+        Err(error) => {
+            return Err(error)
+                .context(STEP, format_args!("resolve the rule's path {path:?}"))
+                .hint("the launcher must be able to reach it");
+        }
+    };
+    let stat =
+        fstat(&file).map_err(io::Error::from).context(STEP, format_args!("stat the rule's path {path:?}"))?;
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let real = std::fs::read_link(name).context(STEP, format_args!("find the real path of {path:?}"))?;
+    let kind = match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
+        SFlag::S_IFDIR => Kind::Directory,
+        _ => Kind::File,
+    };
+    Ok(Some(Entry::new(&real, kind, access, (stat.st_dev, stat.st_ino))))
+}
+
+fn refuse_kernel_files(path: &Path) -> Result<()> {
+    let inside = OWN_KERNEL_FILES.iter().any(|own| path.starts_with(own));
+    if inside || path == Path::new("/") || !path.is_absolute() {
+        return Err(policy(format_args!("rules: {path:?} would replace what the jail has of its own")))
+            .hint("/, /proc and /dev cannot be in a rule; see the policy's `proc` for more of /proc");
+    }
+    Ok(())
+}
+
+/// Refuses what would hand over the host or cover what the jail needs.
+fn is_of_use(real: &Path, path: &Path, access: protocol::Access, workdir: &WorkPath) -> Result<bool> {
+    let refuse = |why: &str, hint: &str| Err(policy(format_args!("rules: {path:?} {why}"))).hint(hint);
+    let private = [Path::new("/tmp"), Path::new(HOME), Path::new(workdir::SCRATCH)];
+    let private = &private[..if workdir.is_scratch() { 3 } else { 2 }];
+    if let Some(own) = private.iter().find(|own| own.starts_with(real)) {
+        return match access {
+            // It is one already.
+            protocol::Access::Tmpfs if *own == real => Ok(false),
+            // None of the host's is there.
+            protocol::Access::Hide if *own != real => Ok(false),
+            _ => refuse(&format!("would cover the private {own:?}"), "name what lies below it"),
+        };
+    }
+    match access {
+        protocol::Access::Rw if hands_over_the_host(real) => {
+            refuse("would hand the host to the jail", "name a directory of its own")
+        }
+        protocol::Access::Ro if real == Path::new("/run") => {
+            refuse("would hand over the host's sockets", "name what is needed below it")
+        }
+        _ if workdir.on_host() == Some(real) && access != protocol::Access::Rw => {
+            refuse("is the work dir, which is writable", "give the rule to what lies below it")
+        }
+        _ => Ok(workdir.on_host() != Some(real)),
+    }
+}
+
+/// Adds what protects the protected: below a writable directory, a rule's path must not be moved away with one of its
+/// parents, nor a link that leads to it be replaced. What is a mount of its own can be neither renamed nor removed.
+pub(super) fn pin(entries: &mut BTreeMap<PathBuf, Entry>, links: &[PathBuf]) {
+    let mut pins: Vec<Entry> = links
+        .iter()
+        .filter(|path| writable_above(entries, path).is_some())
+        .map(|path| Entry::pin(path, Kind::Link))
+        .collect();
+    let protected = entries.values().filter(|entry| entry.access.is_protection()).map(|entry| &entry.path);
+    for path in protected.chain(links) {
+        let Some(top) = writable_above(entries, path) else { continue };
+        let between = path.ancestors().skip(1).take_while(|above| *above != top);
+        pins.extend(between.map(|above| Entry::pin(above, Kind::Directory)));
+    }
+    for pin in pins {
+        entries.entry(pin.path.clone()).or_insert(pin);
+    }
+}
+
+/// The innermost entry above a path, if that is a writable directory of the host.
+fn writable_above<'a>(entries: &'a BTreeMap<PathBuf, Entry>, path: &Path) -> Option<&'a Path> {
+    let innermost = path.ancestors().skip(1).find_map(|above| entries.get(above))?;
+    (innermost.access == Access::Writable).then_some(innermost.path.as_path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn entries(list: &[(&str, Access)]) -> BTreeMap<PathBuf, Entry> {
+        let entry = |(path, access): &(&str, Access)| {
+            (PathBuf::from(path), Entry::new(Path::new(path), Kind::Directory, *access, (0, 0)))
+        };
+        list.iter().map(entry).collect()
+    }
+
+    fn pins(entries: &BTreeMap<PathBuf, Entry>) -> Vec<&str> {
+        let pins = entries.values().filter(|entry| entry.access == Access::Pin);
+        pins.map(|entry| entry.path.to_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_way_from_a_writable_directory_to_a_protected_one_is_pinned() {
+        let mut tree = entries(&[
+            ("/w", Access::Writable),
+            ("/w/a/b/c", Access::ReadOnly),
+            ("/w/a/d", Access::Hidden),
+            ("/r/x", Access::ReadOnly),
+        ]);
+        pin(&mut tree, &[]);
+        assert_eq!(pins(&tree), ["/w/a", "/w/a/b"]);
+    }
+
+    #[test]
+    fn what_lies_in_a_protected_directory_needs_no_pin() {
+        let mut tree = entries(&[
+            ("/w", Access::Writable),
+            ("/w/a", Access::ReadOnly),
+            ("/w/a/b/c", Access::Hidden),
+            ("/w/e/f", Access::Writable),
+        ]);
+        pin(&mut tree, &["/w/d/link", "/w/a/link", "/link"].map(PathBuf::from));
+        assert_eq!(pins(&tree), ["/w/d", "/w/d/link"]);
+    }
+
+    #[test]
+    fn the_jails_own_files_are_in_no_rule() {
+        let scratch = WorkPath::Scratch;
+        for path in ["/", "/proc", "/proc/self", "/dev/null", "/dev/stdout", "/dev/shm"] {
+            for access in [protocol::Access::Ro, protocol::Access::Rw, protocol::Access::Hide] {
+                assert!(find(Path::new(path), access, &scratch).is_err(), "{path}");
+            }
+        }
+        for path in ["/tmp", "/usr/bin", "/etc"] {
+            assert!(find(Path::new(path), protocol::Access::Rw, &scratch).is_err(), "{path}");
+        }
+        assert!(find(Path::new("/tmp"), protocol::Access::Hide, &scratch).is_err());
+        assert!(find(Path::new("/home"), protocol::Access::Ro, &scratch).is_err());
+        assert!(find(Path::new("/home"), protocol::Access::Hide, &scratch).unwrap().is_none());
+    }
+
+    proptest! {
+        /// The order in which entries are shown is that of their paths: whatever holds another comes before it.
+        #[test]
+        fn parents_come_first(paths in prop::collection::vec("(/[ab.-]{1,2}){1,4}", 1..9)) {
+            let sorted: Vec<PathBuf> =
+                paths.iter().map(PathBuf::from).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+            for (at, path) in sorted.iter().enumerate() {
+                prop_assert!(!sorted[..at].iter().any(|before| before != path && before.starts_with(path)));
+            }
+        }
+    }
+}

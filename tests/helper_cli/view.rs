@@ -1,0 +1,310 @@
+//! What a policy's rules show, in every order and spelling.
+
+use super::judge::text;
+use crate::jail::desk::{Desk, json};
+use crate::support::need::need;
+use crate::support::{Stop, outside::Snapshot};
+use crate::tests;
+use agentkit_protocol::{Access, Bytes, Control, FailureKind, Level, Policy, ProcFiles, Rule, WorkDir};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+tests![
+    the_longest_path_decides,
+    rules_beside_the_work_dir,
+    unusual_names_in_rules,
+    rules_by_way_of_links,
+    absent_paths_leave_nothing,
+    rules_that_would_hand_over_the_host,
+    rules_that_disagree,
+    many_rules,
+    rules_on_the_system,
+    what_is_shown_can_hold_sockets,
+    the_callers_spelling_of_the_work_dir,
+    a_read_only_work_dir,
+    mounts_with_flags,
+    a_host_with_many_mounts,
+    a_full_proc,
+    the_same_time_zone,
+];
+
+fn rule(path: impl AsRef<Path>, access: Access) -> Rule {
+    Rule { path: Bytes::from(path.as_ref().to_path_buf()), access }
+}
+
+/// A policy without a host directory but by its rules.
+fn scratch(script: &str, rules: Vec<Rule>) -> Policy {
+    Policy { rules, ..Policy::new(["sh", "-c", script]) }
+}
+
+/// Every combination of three nested rules, given in changing order, against what the longest path says.
+fn the_longest_path_decides() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let directories = ["top", "top/middle", "top/middle/low"].map(|below| desk.path("work").join(below));
+    let script = "for at in top top/middle top/middle/low; do\n\
+                  cat $at/old 2>/dev/null || echo hidden\n\
+                  (echo x > $at/new) 2>/dev/null && echo writable || echo sealed\n\
+                  done";
+    let accesses = [None, Some(Access::Ro), Some(Access::Rw), Some(Access::Hide), Some(Access::Tmpfs)];
+    for number in 0..125_usize {
+        let chosen = [number / 25, number / 5 % 5, number % 5].map(|at| accesses[at]);
+        let mut rules: Vec<Rule> =
+            directories.iter().zip(chosen).filter_map(|(path, access)| Some(rule(path, access?))).collect();
+        let turn = number % rules.len().max(1);
+        rules.rotate_left(turn);
+        for directory in &directories {
+            fs::create_dir(directory)?;
+            fs::write(directory.join("old"), "host\n")?;
+        }
+        let run = desk.launch(&Policy { rules, ..desk.policy(script) })?;
+        let mut access = Access::Rw;
+        let mut expected = String::new();
+        for (directory, chosen) in directories.iter().zip(chosen) {
+            access = chosen.unwrap_or(access);
+            expected += if matches!(access, Access::Ro | Access::Rw) { "host\n" } else { "hidden\n" };
+            expected += if matches!(access, Access::Rw | Access::Tmpfs) { "writable\n" } else { "sealed\n" };
+            assert_eq!(directory.join("new").exists(), access == Access::Rw, "{chosen:?}");
+        }
+        // Below an empty directory of the jail's own there is nothing unless a rule says so.
+        let hollow =
+            |at: usize| chosen[at].is_none() && chosen[..at].iter().any(|it| it == &Some(Access::Tmpfs));
+        if !hollow(1) && !hollow(2) {
+            assert_eq!(text(&run.stdout), expected, "{chosen:?}: {run:?}");
+        }
+        fs::remove_dir_all(&directories[0])?;
+    }
+    Ok(())
+}
+
+fn rules_beside_the_work_dir() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    fs::create_dir_all(desk.path("data/closed"))?;
+    fs::write(desk.path("data/file"), "data\n")?;
+    let data = desk.path("data");
+    let script = format!("cd {}; cat file; echo x > new; ls; ls closed", data.display());
+    let rules = vec![rule(&data, Access::Ro), rule(data.join("closed"), Access::Hide)];
+    let run = desk.launch(&scratch(&script, rules))?;
+    assert_eq!(text(&run.stdout), "data\nclosed\nfile\n", "{run:?}");
+    assert!(!data.join("new").exists());
+    let run = desk.launch(&scratch(&script, vec![rule(&data, Access::Rw)]))?;
+    assert_eq!(
+        (text(&run.stdout), fs::read(data.join("new"))?),
+        ("data\nclosed\nfile\nnew\n".into(), b"x\n".to_vec())
+    );
+    Ok(())
+}
+
+fn unusual_names_in_rules() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    for name in [&b"a b"[..], b"a\nb", b"x\xff\xfe", b"'\"$(id)`\\", b"-rf", b" (deleted)", &[b'n'; 255]] {
+        let path = desk.path("work").join(OsStr::from_bytes(name));
+        fs::create_dir(&path)?;
+        fs::write(path.join("f"), "seen")?;
+        let policy =
+            |access| Policy { rules: vec![rule(&path, access)], ..desk.policy("cat ./*/f; echo x > ./*/g") };
+        let run = desk.launch(&policy(Access::Ro))?;
+        assert_eq!((text(&run.stdout), path.join("g").exists()), ("seen".into(), false), "{run:?}");
+        let run = desk.launch(&policy(Access::Hide))?;
+        assert_eq!((text(&run.stdout), path.join("g").exists()), (String::new(), false), "{run:?}");
+        fs::remove_dir_all(&path)?;
+    }
+    Ok(())
+}
+
+fn rules_by_way_of_links() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    fs::create_dir(desk.path("real"))?;
+    fs::write(desk.path("real/file"), "data")?;
+    symlink("real", desk.path("first"))?;
+    symlink(desk.path("first"), desk.path("second"))?;
+    let file = desk.path("second/file");
+    let script = format!("cat {}; readlink {}", file.display(), desk.path("second").display());
+    for path in [desk.path("second"), file.clone()] {
+        let run = desk.launch(&scratch(&script, vec![rule(&path, Access::Ro)]))?;
+        assert_eq!(text(&run.stdout), format!("data{}\n", desk.path("first").display()), "{path:?}: {run:?}");
+    }
+    Ok(())
+}
+
+fn absent_paths_leave_nothing() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    fs::write(desk.path("work/file"), "")?;
+    symlink("nowhere", desk.path("work/dangling"))?;
+    let before = Snapshot::take(&[desk.path("").as_path(), desk.path("work").as_path()])?;
+    for access in [Access::Ro, Access::Rw, Access::Hide, Access::Tmpfs] {
+        let absent = ["work/.env", "work/a/b/c", "work/file/x", "work/dangling", "aside"];
+        let rules = absent.iter().map(|below| rule(desk.path(below), access)).collect();
+        let run = desk.launch(&Policy { rules, ..desk.policy("ls") })?;
+        assert_eq!(text(&run.stdout), "dangling\nfile\n", "{run:?}");
+    }
+    fs::remove_file(desk.path("work/dangling"))?;
+    assert_eq!(before.added()?.len(), 0);
+    Ok(())
+}
+
+fn rules_that_would_hand_over_the_host() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let link = desk.path("work/link");
+    symlink("/proc", &link)?;
+    let refused = |path: &Path, access| -> Result<(), Stop> {
+        let run = desk.launch(&Policy { rules: vec![rule(path, access)], ..desk.tracer() })?;
+        let failure = run.failure()?;
+        assert_eq!((run.status.code(), failure.kind), (Some(125), FailureKind::Policy), "{path:?}");
+        assert!(failure.message.contains("rules") && !desk.ran(), "{failure}");
+        Ok(())
+    };
+    for path in ["/", "/proc", "/proc/self", "/dev", "/dev/stdout", "/run", "/var/run", "/tmp", "/home"] {
+        refused(Path::new(path), Access::Ro)?;
+    }
+    refused(&link, Access::Ro)?;
+    for path in ["/usr", "/etc", "/bin", "/var", "/run"] {
+        refused(Path::new(path), Access::Rw)?;
+    }
+    refused(&desk.path("work"), Access::Hide)?;
+    Ok(())
+}
+
+fn rules_that_disagree() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    fs::create_dir(desk.path("work/real"))?;
+    symlink("real", desk.path("work/link"))?;
+    let rules = vec![rule(desk.path("work/real"), Access::Ro), rule(desk.path("work/link"), Access::Hide)];
+    let run = desk.launch(&Policy { rules, ..desk.tracer() })?;
+    assert!(run.failure()?.message.contains("disagree"), "{run:?}");
+    Ok(())
+}
+
+/// As many as a policy of a large project has; in argv they would not fit.
+fn many_rules() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let mut rules = Vec::new();
+    for directory in 0..20 {
+        fs::create_dir(desk.path("work").join(format!("d{directory}")))?;
+        for file in 0..1000 {
+            let path = desk.path("work").join(format!("d{directory}/f{file}"));
+            fs::write(&path, "")?;
+            rules.push(rule(path, Access::Hide));
+        }
+    }
+    let script = "for file in d*/*; do [ -r $file ] && echo $file; done; echo x > d7/new; echo all";
+    let run = desk.launch(&Policy { rules, ..desk.policy(script) })?;
+    assert_eq!(text(&run.stdout), "d7/new\nall\n".replace("d7/new\n", ""), "{run:?}");
+    assert!(desk.path("work/d7/new").exists());
+    Ok(())
+}
+
+fn rules_on_the_system() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let script =
+        "ls /usr/share | grep -c . ; ls /usr/share/doc; cat /etc/hostname; cat /etc/passwd | grep -c jail";
+    let rules = vec![rule("/usr/share/doc", Access::Hide), rule("/etc/passwd", Access::Hide)];
+    let run = desk.launch(&scratch(script, rules))?;
+    let lines: Vec<_> = text(&run.stdout).lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), 2, "only the first and the last command say anything: {run:?}");
+    assert_eq!(lines[1], "0");
+    Ok(())
+}
+
+fn what_is_shown_can_hold_sockets() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    for (access, full) in [(Access::Ro, false), (Access::Hide, true)] {
+        let run = desk.launch(&scratch("true", vec![rule(desk.path("work"), access)]))?;
+        let level = &run.started()?.capabilities.controls[&Control::NetworkBlocked];
+        assert_eq!(*level == Level::Full, full, "{level:?}");
+    }
+    Ok(())
+}
+
+fn the_callers_spelling_of_the_work_dir() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    fs::create_dir_all(desk.path("work/deep"))?;
+    symlink("work", desk.path("link"))?;
+    for spelling in [desk.path("link"), desk.path("link/deep")] {
+        let script = format!("pwd; pwd -P; cd / && cd '{}' && echo x > here", spelling.display());
+        let workdir = WorkDir::Bind(Bytes::from(spelling.clone()));
+        let run = desk.launch(&Policy { workdir, ..desk.policy(&script) })?;
+        let real = spelling.canonicalize()?;
+        assert_eq!(text(&run.stdout), format!("{}\n{}\n", spelling.display(), real.display()), "{run:?}");
+        assert!(real.join("here").exists());
+    }
+    Ok(())
+}
+
+/// Words that prepare the mounts of a namespace of their own, and start the rest in it.
+fn mounted(script: &str) -> Result<Vec<String>, Stop> {
+    need("root")?;
+    let script = format!("set -e; {script}; exec \"$@\"");
+    Ok(["unshare", "-m", "--propagation", "private", "sh", "-c", &script, "sh"].map(str::to_owned).to_vec())
+}
+
+fn a_read_only_work_dir() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let path = desk.path("work").display().to_string();
+    let before = mounted(&format!("exec 3>&2; mount -t tmpfs -o ro none '{path}'"))?;
+    let policy = desk.policy("echo ran; echo x > f");
+    let output = desk.call_under(&before, &["--report-fd", "3"], &json(&policy)?)?;
+    let report = text(&output.stderr);
+    assert!(text(&output.stdout) == "ran\n" && report.contains("\"workdir_read_only\":true"), "{output:?}");
+    let run = desk.launch(&policy)?;
+    assert!(!run.started()?.read_back.workdir_read_only);
+    Ok(())
+}
+
+/// A mount's own restrictions stay, whatever the rule; and the private `/tmp` is none of the host's.
+fn mounts_with_flags() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let path = desk.path("work").display().to_string();
+    let flags = "nosuid,nodev,noexec,mode=1777";
+    let before = mounted(&format!(
+        "mount -t tmpfs -o {flags} none '{path}'; mount -t tmpfs -o {flags} none /tmp; mkdir '{path}/sub'; \
+         mount -t tmpfs none '{path}/sub'; echo host > '{path}/sub/file'"
+    ))?;
+    let script = "printf '#!/bin/sh\\necho started\\n' > tool; chmod +x tool; ./tool; cp tool $(mktemp -d /tmp/d.XXXX)/t; /tmp/d.*/t;\
+                  cat sub/file; echo x > sub/new; ls sub";
+    let rules = vec![rule(desk.path("work/sub"), Access::Ro)];
+    let output = desk.call_under(&before, &[], &json(&Policy { rules, ..desk.policy(script) })?)?;
+    assert_eq!(text(&output.stdout), "started\nhost\nfile\n", "{output:?}");
+    // What is mounted below a read-only directory is read-only, too.
+    let policy =
+        scratch(&format!("echo x > '{path}/sub/new'; cat '{path}/sub/file'"), vec![rule(&path, Access::Ro)]);
+    let output = desk.call_under(&before, &[], &json(&policy)?)?;
+    assert_eq!(text(&output.stdout), "host\n", "{output:?}");
+    assert!(text(&output.stderr).contains("Read-only"), "{output:?}");
+    Ok(())
+}
+
+fn a_host_with_many_mounts() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let path = desk.path("outputs").display().to_string();
+    let before =
+        mounted(&format!("i=0; while [ $i -lt 300 ]; do mount --bind '{path}' '{path}'; i=$((i+1)); done"))?;
+    let output = desk.call_under(&before, &[], &json(&desk.policy("grep -c . /proc/self/mountinfo"))?)?;
+    let inside: usize = text(&output.stdout).trim().parse().unwrap_or(usize::MAX);
+    assert!(inside < 60, "{output:?}");
+    Ok(())
+}
+
+fn a_full_proc() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let script = "[ -d /proc/1 ] && grep -q MemTotal /proc/meminfo && grep -q processor /proc/cpuinfo && echo readable\n\
+                  for file in kallsyms kcore keys timer_list sysrq-trigger cmdline modules fs bus irq; do\n\
+                  cat /proc/$file/* /proc/$file 2>/dev/null; ls /proc/$file/ 2>/dev/null; done\n\
+                  (echo 1 > /proc/sys/vm/swappiness) 2>/dev/null || echo sealed; ls /proc/sys | head -1";
+    let policy = Policy { proc: ProcFiles::Full, ..desk.policy(script) };
+    assert_eq!(text(&desk.launch(&policy)?.stdout), "readable\nsealed\nabi\n");
+    Ok(())
+}
+
+fn the_same_time_zone() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let outside = std::process::Command::new("date").arg("+%z %Z").output()?;
+    assert_eq!(text(&desk.launch(&desk.policy("date '+%z %Z'"))?.stdout), text(&outside.stdout));
+    let elsewhere = desk.launch(&desk.policy("TZ=Asia/Tokyo date +%z"))?;
+    if Path::new("/usr/share/zoneinfo/Asia/Tokyo").exists() {
+        assert_eq!(text(&elsewhere.stdout), "+0900\n");
+    }
+    Ok(())
+}
