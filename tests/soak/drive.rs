@@ -2,7 +2,7 @@
 //! judges only what nobody else can: how its own children ended, and how many descriptors it has.
 
 use crate::support::Stop;
-use agentkit_protocol::{Bytes, Policy, WorkDir, frame};
+use agentkit_protocol::{Bytes, Control, Policy, WorkDir, frame};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 const DRIVE: &str = "--drive";
 const CALL: &str = "--call";
+/// What a command that ends by itself exits with.
+const EXIT: i32 = 7;
 /// A launch takes some milliseconds: moments lie in it and after it.
 const MOMENTS: Duration = Duration::from_millis(15);
 /// How long whatever was told to end may take, on a machine that does much else.
@@ -101,6 +103,8 @@ fn drive(choices: &Choices) -> Result<(), Stop> {
         let (end, how) = driver.launch().map_err(|stop| Stop::Fail(format!("launch {number}: {stop:?}")))?;
         *tally.entry((end, how)).or_default() += 1;
     }
+    // A helper that was killed before its keeper was there has left a control group, which the next launch removes.
+    driver.launch_once()?;
     let after = fs::read_dir("/proc/self/fd")?.count();
     if before != after {
         return Err(Stop::Fail(format!("{before} descriptors before and {after} after")));
@@ -113,10 +117,10 @@ fn drive(choices: &Choices) -> Result<(), Stop> {
 struct Driver<'a> {
     choices: &'a Choices,
     random: Random,
-    /// By work dir: the policy of a command that exits at once, and of one that would stay, as JSON and as a frame.
-    policies: [Policies; 2],
+    policies: Vec<Policies>,
 }
 
+/// A policy for a command that exits at once, and for one that would stay, as JSON and as a frame.
 struct Policies {
     exits: PathBuf,
     stays: PathBuf,
@@ -126,14 +130,30 @@ struct Policies {
 impl<'a> Driver<'a> {
     fn new(choices: &'a Choices) -> Result<Self, Stop> {
         let bind = WorkDir::Bind(Bytes::from(choices.corner.join("work")));
-        let policies = [policies(choices, "scratch", WorkDir::Scratch)?, policies(choices, "bind", bind)?];
-        Ok(Driver { choices, random: Random::from(choices.seed), policies })
+        let plain = |workdir: WorkDir| Policy { workdir, ..Policy::new([] as [Bytes; 0]) };
+        let group = Policy { require: [Control::MemoryLimited].into(), ..plain(WorkDir::Scratch) };
+        let mut driver = Driver { choices, random: Random::from(choices.seed), policies: Vec::new() };
+        driver.policies.push(policies(choices, "group", &group)?);
+        // Not every launcher may make control groups.
+        if driver.launch_once()?.code() != Some(EXIT) {
+            driver.policies.clear();
+        }
+        driver.policies.push(policies(choices, "scratch", &plain(WorkDir::Scratch))?);
+        driver.policies.push(policies(choices, "bind", &plain(bind))?);
+        Ok(driver)
+    }
+
+    /// With the first policies, to its own end.
+    fn launch_once(&self) -> Result<ExitStatus, Stop> {
+        let mut command = Command::new(&self.choices.helper);
+        command.stdin(File::open(&self.policies[0].exits)?).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(command.status()?)
     }
 
     /// One launch, and how it ended.
     fn launch(&mut self) -> Result<(End, String), Stop> {
         let end = ENDS[self.random.below(ENDS.len() as u64) as usize];
-        let policies = &self.policies[self.random.below(2) as usize];
+        let policies = &self.policies[self.random.below(self.policies.len() as u64) as usize];
         let moment = Duration::from_nanos(self.random.below(MOMENTS.as_nanos() as u64));
         let mut command = match end {
             End::Caller => {
@@ -215,7 +235,7 @@ fn is_init(pid: i32) -> bool {
 /// What became of a direct child, in a word.
 fn judge(end: End, status: ExitStatus) -> Result<String, Stop> {
     let ended = match (end, status.code(), status.signal()) {
-        (End::Itself, Some(7), None) => true,
+        (End::Itself, Some(EXIT), None) => true,
         (End::Helper | End::Caller, None, Some(9)) => true,
         // A helper that did not get as far as to wait for it dies of it.
         (End::Term, Some(125 | 137 | 143), None) | (End::Term, None, Some(15)) => true,
@@ -237,11 +257,11 @@ fn call(helper: &Path, policy: &Path) -> Result<(), Stop> {
     Ok(())
 }
 
-fn policies(choices: &Choices, name: &str, workdir: WorkDir) -> Result<Policies, Stop> {
+fn policies(choices: &Choices, name: &str, base: &Policy) -> Result<Policies, Stop> {
     let marker = choices.helper.file_name().unwrap_or_default().as_encoded_bytes();
     let policy = |script: &str| {
-        let mut policy = Policy::new(["sh", "-c", script]);
-        policy.workdir = workdir.clone();
+        let mut policy = base.clone();
+        policy.argv = ["sh", "-c", script].map(Bytes::from).to_vec();
         policy.env.insert("MARKER".to_owned(), Bytes::from(marker));
         policy.limits.wall_ms = 2 * PATIENCE.as_millis() as u64;
         policy
@@ -252,7 +272,7 @@ fn policies(choices: &Choices, name: &str, workdir: WorkDir) -> Result<Policies,
         fs::write(&path, bytes).map(|()| path)
     };
     Ok(Policies {
-        exits: write("exits", serde_json::to_vec(&policy("exit 7"))?)?,
+        exits: write("exits", serde_json::to_vec(&policy(&format!("exit {EXIT}")))?)?,
         stays: write("stays", serde_json::to_vec(&stays)?)?,
         stays_frame: write("frame", frame::encode(&stays)?)?,
     })

@@ -11,8 +11,10 @@ mod support;
 mod drive;
 mod host;
 
+use agentkit_protocol::{Control, Policy};
 use drive::{Choices, Tally};
 use host::Host;
+use jail::desk::{self, Desk};
 use jail::stage::{self, Stage};
 use jail::who::Who;
 use std::ffi::OsString;
@@ -25,6 +27,8 @@ use support::{Stop, trial};
 
 const LAUNCHES: &str = "AGENTKIT_SOAK_LAUNCHES";
 const SEED: &str = "AGENTKIT_SOAK_SEED";
+/// Held by the one that runs.
+static ALONE: Mutex<()> = Mutex::new(());
 /// Processes that launch at the same time, one launch each.
 const DRIVERS: u64 = 2;
 
@@ -41,13 +45,13 @@ fn main() -> ExitCode {
                 random_ends_leave_nothing(who, everybody.len() as u64)
             })
         };
-        support::run(everybody.iter().map(soak).collect())
+        let others = [trial("control_groups_at_once", control_groups_at_once)];
+        support::run(everybody.iter().map(soak).chain(others).collect())
     })
 }
 
 fn random_ends_leave_nothing(who: Who, share: u64) -> Result<(), Stop> {
-    // Each counts its own descriptors and takes what is new on the host for its own.
-    static ALONE: Mutex<()> = Mutex::new(());
+    // What is new on the host is taken for one's own, descriptors included.
     let _alone = ALONE.lock();
     who.can_launch()?;
     let seed = number(SEED, std::time::UNIX_EPOCH.elapsed()?.as_nanos() as u64)?;
@@ -83,6 +87,27 @@ fn random_ends_leave_nothing(who: Who, share: u64) -> Result<(), Stop> {
 
     before.nothing_is_new(&name)?;
     assert_eq!(listing(&corner.join("work"))?, kept);
+    Ok(())
+}
+
+/// Each launch clears away the groups that nobody holds, and must not take those for such that are just being made.
+fn control_groups_at_once() -> Result<(), Stop> {
+    let _alone = ALONE.lock();
+    let desk = Desk::new()?;
+    let policy = Policy { require: [Control::MemoryLimited].into(), ..Policy::new(["true"]) };
+    let policy = desk::json(&policy)?;
+    let first = desk.call(&[], &policy)?;
+    if !first.status.success() {
+        return Err(Stop::Skip(String::from_utf8_lossy(&first.stderr).into_owned()));
+    }
+    let launch = || {
+        (0..30).map(|_| desk.call(&[], &policy)).find(|run| !matches!(run, Ok(run) if run.status.success()))
+    };
+    let failed = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(launch)).collect();
+        threads.into_iter().find_map(|thread| thread.join().ok().flatten())
+    });
+    assert!(failed.is_none(), "{failed:?}");
     Ok(())
 }
 

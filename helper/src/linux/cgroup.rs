@@ -15,12 +15,14 @@ use nix::unistd::{dup2_stdin, dup2_stdout, pipe2, setsid};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const STEP: &str = "cgroup";
 const NAME: &str = "agentkit-jail-";
+/// How long it may take to make a group while others clear away.
+const LOCKING: Duration = Duration::from_secs(1);
 /// How long the keeper waits for the last process to be gone from the group.
 const PATIENCE: Duration = Duration::from_secs(10);
 const HINT: &str =
@@ -86,8 +88,10 @@ impl Group {
         let limit = limits.memory.saturating_add(limits.disk);
         let read = |path: &str| proc_files::read(path).context(STEP, format_args!("read {path}"));
         let mut refusal = None;
-        for place in places(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?) {
-            clear_away(&place.parent);
+        let places = places(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?);
+        // In all of them: what was left may be where this launch has no need to go.
+        places.iter().for_each(|place| clear_away(&place.parent));
+        for place in places {
             match Self::join_at(&place, limit) {
                 Ok(group) => return Ok(group),
                 Err(failure) => drop(refusal.get_or_insert(failure.message)),
@@ -102,8 +106,7 @@ impl Group {
         let version = place.version;
         let leaf = place.parent.join(format!("{NAME}{}", std::process::id()));
         let home = open_to_write(&place.own.join("cgroup.procs"))?;
-        fs::create_dir(&leaf).context(STEP, format_args!("make {leaf:?}"))?;
-        let keeper = Keeper::start(&leaf)?;
+        let keeper = Keeper::start(&leaf, make_and_lock(&leaf)?)?;
         write(&leaf.join(version.limit_file()), limit)?;
         let (swap, most) = version.swap_limit(limit);
         match write(&leaf.join(swap), most) {
@@ -149,9 +152,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn start(leaf: &Path) -> Result<Keeper> {
-        let held = File::open(leaf).context(STEP, format_args!("open {leaf:?}"))?;
-        held.try_lock().map_err(io::Error::from).context(STEP, format_args!("lock {leaf:?}"))?;
+    fn start(leaf: &Path, held: File) -> Result<Keeper> {
         let (ended, alive) = pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from).context(STEP, "pipe2")?;
         match sys::fork().context(STEP, "fork a keeper")? {
             Forked::Parent { pid, .. } => Ok(Keeper { pid, alive: Some(alive), can_end_first: false }),
@@ -190,15 +191,43 @@ fn keep(leaf: &Path) {
     }
 }
 
+/// Another launch that clears away takes a group for abandoned until it is locked: it is then made again.
+fn make_and_lock(leaf: &Path) -> Result<File> {
+    let began = Instant::now();
+    while began.elapsed() < LOCKING {
+        match fs::create_dir(leaf) {
+            // Just being removed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made.context(STEP, format_args!("make {leaf:?}"))?,
+        }
+        if let Some(held) = lock(leaf) {
+            return Ok(held);
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    Err(failure(
+        FailureKind::Host,
+        STEP,
+        format_args!("{leaf:?} is removed or locked by others for {LOCKING:?}"),
+    ))
+}
+
+/// Who has the lock alone may remove the group. It is worth nothing if somebody did before it was had.
+fn lock(leaf: &Path) -> Option<File> {
+    let group = File::open(leaf).ok()?;
+    group.try_lock().ok()?;
+    let is_there = group.metadata().ok()?.ino() == fs::metadata(leaf).ok()?.ino();
+    is_there.then_some(group)
+}
+
 /// Removes groups that nobody holds: their keepers were killed.
 fn clear_away(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let path = entry.path();
         if entry.file_name().as_encoded_bytes().starts_with(NAME.as_bytes())
-            && File::open(&path).is_ok_and(|group| group.try_lock().is_ok())
+            && let Some(_held) = lock(&entry.path())
         {
-            // A process may be left in it, or somebody else was faster.
-            drop(fs::remove_dir(&path));
+            // A process may be left in it.
+            drop(fs::remove_dir(entry.path()));
         }
     }
 }
