@@ -15,11 +15,14 @@ pub(crate) struct Memory {
     details: HashMap<u32, (Process, Details)>,
     shared: Shared,
     sockets: Option<Sockets>,
+    /// What was in their queues, and who could have filled them, at the last look.
+    queued: u64,
+    before: Vec<Process>,
 }
 
 impl Memory {
     pub(crate) fn new(sockets: Option<Sockets>) -> Self {
-        Memory { details: HashMap::new(), shared: Shared::default(), sockets }
+        Memory { details: HashMap::new(), shared: Shared::default(), sockets, queued: 0, before: Vec::new() }
     }
 
     /// Bytes in use by all of them. Forked processes share most of their pages, which count once for each as long as
@@ -28,9 +31,7 @@ impl Memory {
         let resident = sum(processes.iter().map(|process| process.resident));
         let (kernel, shared) = self.details(proc, processes);
         let mut used = resident.saturating_add(kernel);
-        if let Some(sockets) = &mut self.sockets {
-            used = used.saturating_add(sockets.memory(limit.saturating_sub(used)));
-        }
+        used = used.saturating_add(self.queued(processes, limit.saturating_sub(used)));
         let untouched = sum(processes.iter().map(|process| process.mapped.saturating_sub(process.resident)));
         if used.saturating_add(untouched) <= limit {
             // Not even if every page that is mapped was there without being resident.
@@ -45,6 +46,16 @@ impl Memory {
         }
         let (exact, shared) = proportional(proc, processes);
         (used - resident).saturating_add(exact).saturating_add(hidden.saturating_sub(shared))
+    }
+
+    /// What waits in the queues of sockets. As long as nobody has run, nobody has sent: a tick of processor time is enough
+    /// to see that somebody has.
+    fn queued(&mut self, processes: &[Process], spare: u64) -> u64 {
+        if let Some(sockets) = self.sockets.as_mut().filter(|_| self.before != processes) {
+            self.queued = sockets.memory(spare);
+            self.before = processes.to_vec();
+        }
+        self.queued
     }
 
     /// What the kernel holds for the processes, and how much of their resident memory is shared memory.

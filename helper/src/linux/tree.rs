@@ -351,7 +351,7 @@ impl Reading {
 }
 
 /// Reads one `linux_dirent64`: how long it is, the name, and the kind if it says.
-fn record(bytes: &[u8]) -> Option<(usize, &CStr, Option<Kind>)> {
+pub(crate) fn record(bytes: &[u8]) -> Option<(usize, &CStr, Option<Kind>)> {
     const LENGTH: usize = 16;
     const TYPE: usize = 18;
     const NAME: usize = 19;
