@@ -19,6 +19,7 @@ attacks![
     replace_a_link_to_a_read_only_directory,
     write_to_a_private_directory,
     change_the_kernels_settings,
+    read_what_is_closed_to_others,
 ];
 
 const READ: &str = "def read(path):\n    print(open(path).read())\nanswer(attempt(read, arguments[0]))";
@@ -163,5 +164,18 @@ fn change_the_kernels_settings(who: Who) -> Result<(), Stop> {
     let outside = attack.bare()?;
     bites(outside.answer()? != "none", &outside)?;
     assert_eq!(attack.jailed()?.answer()?, "none");
+    Ok(())
+}
+
+/// A root launcher's work dir is shown with its owner as the jail's user; what is read-only in it must not fall out.
+fn read_what_is_closed_to_others(who: Who) -> Result<(), Stop> {
+    use std::os::unix::fs::PermissionsExt;
+    let scene = Scene::new(who)?;
+    let canary = nested(&scene)?;
+    fs::set_permissions(scene.path("work/a/b/file"), fs::Permissions::from_mode(0o600))?;
+    fs::set_permissions(scene.path("work/a/b"), fs::Permissions::from_mode(0o700))?;
+    let attack = ruled(scene.attack(READ).knows("a/b/file"), &scene.path("work/a/b"), Access::Ro);
+    let inside = attack.jailed()?;
+    assert!(inside.gave_out(&canary), "{inside:?}");
     Ok(())
 }

@@ -205,6 +205,7 @@ fn show(root: &mut Root, entry: &mut Entry, is_empty: bool) -> Result<Option<Lay
             attach(mount)?;
             layers = Some(both);
         }
+        Access::Sealed => attach(restricted(clone(target.as_fd(), Path::new(""))?, true)?)?,
         Access::Pin => attach(clone(target.as_fd(), Path::new(""))?)?,
         Access::Hidden if is_empty => attach(clone(AT_FDCWD, root.nothing(is_dir)?)?)?,
         Access::Hidden => return show_own(root, &path, 0o111, attach).map(|()| None),
@@ -223,13 +224,15 @@ fn show_own(
 ) -> Result<()> {
     let writable = mode & 0o200 != 0;
     let back = root.directory_apart(mode)?;
-    let mount = clone(AT_FDCWD, &back)?;
-    let read_only = if writable { 0 } else { libc::MOUNT_ATTR_RDONLY };
-    sys::restrict_mount(mount.as_fd(), read_only | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)
-        .context(STEP, format_args!("mount_setattr for {path:?}"))?;
-    attach(mount)?;
+    attach(restricted(clone(AT_FDCWD, &back)?, !writable)?)?;
     root.covered_by_own(path, back, writable);
     Ok(())
+}
+
+fn restricted(mount: OwnedFd, read_only: bool) -> Result<OwnedFd> {
+    sys::restrict_mount(mount.as_fd(), view::restrictions(read_only))
+        .context(STEP, "mount_setattr a detached mount")?;
+    Ok(mount)
 }
 
 /// A detached copy of what is mounted at a path, or at `directory` itself for an empty one.

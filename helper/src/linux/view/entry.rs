@@ -26,6 +26,8 @@ pub(crate) enum Access {
     Hidden,
     /// An empty directory of the jail's own.
     Private,
+    /// What its surroundings show, but nothing can be changed. Needs no source: whatever stands there by now is sealed.
+    Sealed,
     /// What its surroundings allow; as a mount of its own it can be neither renamed nor removed.
     Pin,
 }
@@ -33,7 +35,7 @@ pub(crate) enum Access {
 impl Access {
     /// Whether it promises that something cannot be done.
     pub(crate) fn is_protection(self) -> bool {
-        matches!(self, Access::ReadOnly | Access::Hidden)
+        matches!(self, Access::ReadOnly | Access::Sealed | Access::Hidden)
     }
 
     /// Whether the command can write the host's files, or believes so.
@@ -107,12 +109,7 @@ impl Entry {
             .context(STEP, format_args!("open_tree {:?}", self.path))
             .hint("the launcher must be able to reach it, and the kernel must be 5.12 or newer")?;
         self.check_identity(&mount)?;
-        let closed = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
-        let attributes = match self.access {
-            access if access.is_writable() => closed,
-            _ => closed | libc::MOUNT_ATTR_RDONLY,
-        };
-        sys::restrict_mount(mount.as_fd(), attributes)
+        sys::restrict_mount(mount.as_fd(), restrictions(!self.access.is_writable()))
             .context(STEP, format_args!("mount_setattr {:?}", self.path))?;
         Ok(mount)
     }
@@ -127,4 +124,10 @@ impl Entry {
         }
         Err(policy(format_args!("{:?} was replaced while the jail was being set up", self.path)))
     }
+}
+
+/// The `MOUNT_ATTR_*` of whatever a policy adds to the view.
+pub(crate) fn restrictions(read_only: bool) -> u64 {
+    let closed = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+    if read_only { closed | libc::MOUNT_ATTR_RDONLY } else { closed }
 }

@@ -9,7 +9,7 @@ use super::owner_map::OwnerMaps;
 use super::workdir::WorkPath;
 use crate::error::{Context, Result, policy};
 use agentkit_protocol as protocol;
-pub(crate) use entry::{Access, Entry, Kind};
+pub(crate) use entry::{Access, Entry, Kind, restrictions};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::io;
@@ -116,6 +116,7 @@ fn add_rules(
         entries.insert(entry.path.clone(), entry);
     }
     rules::pin(entries, &protected_links);
+    rules::seal_in_place(entries);
     Ok(())
 }
 

@@ -124,6 +124,23 @@ pub(super) fn pin(entries: &mut BTreeMap<PathBuf, Entry>, links: &[PathBuf]) {
     }
 }
 
+/// What is read-only inside something of the host that is shown anyway is sealed there: it keeps the owners that a root
+/// launcher's directory is shown with, and needs no descriptor of its own.
+pub(super) fn seal_in_place(entries: &mut BTreeMap<PathBuf, Entry>) {
+    let shows = |path: &Path| {
+        let innermost = path.ancestors().skip(1).find_map(|above| entries.get(above));
+        innermost.is_some_and(|above| {
+            matches!(above.access, Access::ReadOnly | Access::Sealed | Access::Writable | Access::Pin)
+        })
+    };
+    let read_only = entries.values().filter(|entry| entry.access == Access::ReadOnly);
+    let inside: Vec<PathBuf> =
+        read_only.filter(|entry| shows(&entry.path)).map(|entry| entry.path.clone()).collect();
+    for path in inside {
+        entries.entry(path).and_modify(|entry| entry.access = Access::Sealed);
+    }
+}
+
 /// The innermost entry above a path, if that is a writable directory of the host.
 fn writable_above<'a>(entries: &'a BTreeMap<PathBuf, Entry>, path: &Path) -> Option<&'a Path> {
     let innermost = path.ancestors().skip(1).find_map(|above| entries.get(above))?;
@@ -157,6 +174,22 @@ mod tests {
         ]);
         pin(&mut tree, &[]);
         assert_eq!(pins(&tree), ["/w/a", "/w/a/b"]);
+    }
+
+    #[test]
+    fn what_is_shown_anyway_is_sealed_in_place() {
+        let mut tree = entries(&[
+            ("/w", Access::Writable),
+            ("/w/a", Access::ReadOnly),
+            ("/w/h", Access::Hidden),
+            ("/w/h/b", Access::ReadOnly),
+            ("/w/h/b/c", Access::ReadOnly),
+            ("/r", Access::ReadOnly),
+        ]);
+        seal_in_place(&mut tree);
+        let sealed = tree.values().filter(|entry| entry.access == Access::Sealed);
+        let sealed: Vec<_> = sealed.map(|entry| entry.path.to_str().unwrap()).collect();
+        assert_eq!(sealed, ["/w/a", "/w/h/b/c"]);
     }
 
     #[test]
