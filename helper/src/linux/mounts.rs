@@ -211,7 +211,10 @@ fn show(root: &mut Root, entry: &mut Entry, is_empty: bool) -> Result<Option<Lay
         Access::Hidden => return show_own(root, &path, 0o111, attach).map(|()| None),
         Access::Private => return show_own(root, &path, 0o755, attach).map(|()| None),
     }
-    root.covered_by_host(&path);
+    // Nothing lies in a file.
+    if is_dir {
+        root.covered_by_host(&path);
+    }
     Ok(layers)
 }
 

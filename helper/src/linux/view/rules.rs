@@ -108,15 +108,16 @@ fn is_of_use(real: &Path, path: &Path, access: protocol::Access, workdir: &WorkP
 /// Adds what protects the protected: below a writable directory, a rule's path must not be moved away with one of its
 /// parents, nor a link that leads to it be replaced. What is a mount of its own can be neither renamed nor removed.
 pub(super) fn pin(entries: &mut BTreeMap<PathBuf, Entry>, links: &[PathBuf]) {
-    let mut pins: Vec<Entry> = links
-        .iter()
-        .filter(|path| writable_above(entries, path).is_some())
-        .map(|path| Entry::pin(path, Kind::Link))
-        .collect();
-    let protected = entries.values().filter(|entry| entry.access.is_protection()).map(|entry| &entry.path);
-    for path in protected.chain(links) {
-        let Some(top) = writable_above(entries, path) else { continue };
-        let between = path.ancestors().skip(1).take_while(|above| *above != top);
+    let mut pins = Vec::new();
+    for (path, top) in innermost(entries, links) {
+        let is_link = !entries.contains_key(path);
+        let Some(top) = top.filter(|top| top.access.is_writable()) else { continue };
+        if is_link {
+            pins.push(Entry::pin(path, Kind::Link));
+        } else if !entries[path].access.is_protection() {
+            continue;
+        }
+        let between = path.ancestors().skip(1).take_while(|above| **above != top.path);
         pins.extend(between.map(|above| Entry::pin(above, Kind::Directory)));
     }
     for pin in pins {
@@ -127,24 +128,36 @@ pub(super) fn pin(entries: &mut BTreeMap<PathBuf, Entry>, links: &[PathBuf]) {
 /// What is read-only inside something of the host that is shown anyway is sealed there: it keeps the owners that a root
 /// launcher's directory is shown with, and needs no descriptor of its own.
 pub(super) fn seal_in_place(entries: &mut BTreeMap<PathBuf, Entry>) {
-    let shows = |path: &Path| {
-        let innermost = path.ancestors().skip(1).find_map(|above| entries.get(above));
-        innermost.is_some_and(|above| {
-            matches!(above.access, Access::ReadOnly | Access::Sealed | Access::Writable | Access::Pin)
-        })
-    };
-    let read_only = entries.values().filter(|entry| entry.access == Access::ReadOnly);
-    let inside: Vec<PathBuf> =
-        read_only.filter(|entry| shows(&entry.path)).map(|entry| entry.path.clone()).collect();
+    let shows = |above: &Entry| !matches!(above.access, Access::Hidden | Access::Private);
+    let inside: Vec<PathBuf> = innermost(entries, &[])
+        .into_iter()
+        .filter(|(path, above)| above.is_some_and(shows) && entries[*path].access == Access::ReadOnly)
+        .map(|(path, _)| path.to_path_buf())
+        .collect();
     for path in inside {
         entries.entry(path).and_modify(|entry| entry.access = Access::Sealed);
     }
 }
 
-/// The innermost entry above a path, if that is a writable directory of the host.
-fn writable_above<'a>(entries: &'a BTreeMap<PathBuf, Entry>, path: &Path) -> Option<&'a Path> {
-    let innermost = path.ancestors().skip(1).find_map(|above| entries.get(above))?;
-    (innermost.access == Access::Writable).then_some(innermost.path.as_path())
+/// Every entry's path, and some more, each with the innermost entry above it.
+fn innermost<'a>(
+    entries: &'a BTreeMap<PathBuf, Entry>,
+    more: &'a [PathBuf],
+) -> Vec<(&'a Path, Option<&'a Entry>)> {
+    let mut paths: Vec<&Path> = entries.keys().chain(more).map(PathBuf::as_path).collect();
+    if !more.is_empty() {
+        paths.sort();
+        paths.dedup();
+    }
+    // In this order what holds a path is among the last ones that were not left again.
+    let mut around: Vec<&Entry> = Vec::new();
+    let mut found = Vec::with_capacity(paths.len());
+    for path in paths {
+        while around.pop_if(|above| !path.starts_with(&above.path)).is_some() {}
+        found.push((path, around.last().copied()));
+        around.extend(entries.get(path));
+    }
+    found
 }
 
 #[cfg(test)]
