@@ -2,7 +2,7 @@
 //! judges only what nobody else can: how its own children ended, and how many descriptors it has.
 
 use crate::support::Stop;
-use agentkit_protocol::{Bytes, Control, Policy, WorkDir, frame};
+use agentkit_protocol::{Bytes, Commit, Control, Policy, WorkDir, frame};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
@@ -97,20 +97,22 @@ pub(crate) fn as_another_process(arguments: &[OsString]) -> Option<ExitCode> {
 
 fn drive(choices: &Choices) -> Result<(), Stop> {
     let mut driver = Driver::new(choices)?;
+    let kinds: Vec<_> = driver.policies.iter().map(|policies| policies.name).collect();
     let before = fs::read_dir("/proc/self/fd")?.count();
     let mut tally: BTreeMap<(End, String), u64> = BTreeMap::new();
     for number in 0..choices.launches {
         let (end, how) = driver.launch().map_err(|stop| Stop::Fail(format!("launch {number}: {stop:?}")))?;
         *tally.entry((end, how)).or_default() += 1;
     }
-    // A helper that was killed before its keeper was there has left a control group, which the next launch removes.
+    // A helper that was killed before its keeper was there has left a control group, which the next such launch removes.
+    driver.policies.truncate(1);
     driver.launch_once()?;
     let after = fs::read_dir("/proc/self/fd")?.count();
     if before != after {
         return Err(Stop::Fail(format!("{before} descriptors before and {after} after")));
     }
     let counted = tally.iter().map(|((end, how), count)| format!("{end:?} {how}: {count}"));
-    println!("{}", counted.collect::<Vec<_>>().join(", "));
+    println!("{}: {}", kinds.join(", "), counted.collect::<Vec<_>>().join(", "));
     Ok(())
 }
 
@@ -122,6 +124,7 @@ struct Driver<'a> {
 
 /// A policy for a command that exits at once, and for one that would stay, as JSON and as a frame.
 struct Policies {
+    name: &'static str,
     exits: PathBuf,
     stays: PathBuf,
     stays_frame: PathBuf,
@@ -129,24 +132,31 @@ struct Policies {
 
 impl<'a> Driver<'a> {
     fn new(choices: &'a Choices) -> Result<Self, Stop> {
-        let bind = WorkDir::Bind(Bytes::from(choices.corner.join("work")));
+        let work = Bytes::from(choices.corner.join("work"));
         let plain = |workdir: WorkDir| Policy { workdir, ..Policy::new([] as [Bytes; 0]) };
         let group = Policy { require: [Control::MemoryLimited].into(), ..plain(WorkDir::Scratch) };
+        let overlay = plain(WorkDir::Overlay { path: work.clone(), commit: Commit::Always });
         let mut driver = Driver { choices, random: Random::from(choices.seed), policies: Vec::new() };
-        driver.policies.push(policies(choices, "group", &group)?);
-        // Not every launcher may make control groups.
-        if driver.launch_once()?.code() != Some(EXIT) {
-            driver.policies.clear();
+        // Not every launcher may make control groups, and not every host has overlays.
+        for (name, policy) in [("group", group), ("overlay", overlay)] {
+            driver.policies.push(policies(choices, name, &policy)?);
+            if driver.launch_once()?.code() != Some(EXIT) {
+                driver.policies.pop();
+            }
         }
         driver.policies.push(policies(choices, "scratch", &plain(WorkDir::Scratch))?);
-        driver.policies.push(policies(choices, "bind", &plain(bind))?);
+        driver.policies.push(policies(choices, "bind", &plain(WorkDir::Bind(work)))?);
         Ok(driver)
     }
 
-    /// With the first policies, to its own end.
+    /// With the policies that were added last, to its own end.
     fn launch_once(&self) -> Result<ExitStatus, Stop> {
         let mut command = Command::new(&self.choices.helper);
-        command.stdin(File::open(&self.policies[0].exits)?).stdout(Stdio::null()).stderr(Stdio::null());
+        let policy = self.policies.last().map(|policies| File::open(&policies.exits)).transpose()?;
+        command
+            .stdin(policy.map_or_else(Stdio::null, Stdio::from))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         Ok(command.status()?)
     }
 
@@ -257,7 +267,7 @@ fn call(helper: &Path, policy: &Path) -> Result<(), Stop> {
     Ok(())
 }
 
-fn policies(choices: &Choices, name: &str, base: &Policy) -> Result<Policies, Stop> {
+fn policies(choices: &Choices, name: &'static str, base: &Policy) -> Result<Policies, Stop> {
     let marker = choices.helper.file_name().unwrap_or_default().as_encoded_bytes();
     let policy = |script: &str| {
         let mut policy = base.clone();
@@ -272,6 +282,7 @@ fn policies(choices: &Choices, name: &str, base: &Policy) -> Result<Policies, St
         fs::write(&path, bytes).map(|()| path)
     };
     Ok(Policies {
+        name,
         exits: write("exits", serde_json::to_vec(&policy(&format!("exit {EXIT}")))?)?,
         stays: write("stays", serde_json::to_vec(&stays)?)?,
         stays_frame: write("frame", frame::encode(&stays)?)?,
