@@ -11,7 +11,7 @@ use std::time::Duration;
 use support::listener::{Listener, PAGE};
 use support::need::{judge, need};
 use support::outside::Snapshot;
-use support::{Stop, eventually, processes, seccomp, temp_dir, trial, user};
+use support::{Stop, eventually, processes, seccomp, temp_dir, trial, user, write_program};
 
 fn main() -> ExitCode {
     support::run(vec![
@@ -174,7 +174,7 @@ fn a_command_runs_without_privileges() -> Result<(), Stop> {
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{id}\n{id}\n"));
     let closed = temp_dir()?;
     let program = closed.path().join("program");
-    std::fs::copy("/bin/sh", &program)?;
+    write_program(&program, &std::fs::read("/bin/sh")?)?;
     assert!(matches!(user::unprivileged(&program), Err(Stop::Skip(_))));
     Ok(())
 }

@@ -4,7 +4,7 @@
 use crate::attacks;
 use crate::jail::who::Who;
 use crate::scene::{Scene, bites};
-use crate::support::Stop;
+use crate::support::{Stop, write_program};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -182,7 +182,7 @@ fn privilege_by_a_set_user_id_program(who: Who) -> Result<(), Stop> {
     let attack = scene.attack("import subprocess\nanswer(str(subprocess.call(['./touch', 'made'])))");
     let prepare = || -> Result<(), Stop> {
         scene.clear()?;
-        fs::copy("/usr/bin/touch", scene.path("work/touch"))?;
+        write_program(&scene.path("work/touch"), &fs::read("/usr/bin/touch")?)?;
         Ok(fs::set_permissions(scene.path("work/touch"), fs::Permissions::from_mode(0o4755))?)
     };
     prepare()?;

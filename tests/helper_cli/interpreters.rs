@@ -6,11 +6,11 @@ use crate::jail::launch::Launch;
 use crate::jail::run::Run;
 use crate::jail::stage;
 use crate::jail::who::Who;
-use crate::support::Stop;
+use crate::support::{Stop, write_program};
 use crate::tests;
 use agentkit_protocol::{Bytes, FailureKind, Policy, WorkDir};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -59,14 +59,12 @@ impl Home {
     }
 
     fn script(&self, below: &str, content: &str) -> Result<(), Stop> {
-        self.file(below, content)?;
-        Ok(fs::set_permissions(self.path(below), fs::Permissions::from_mode(0o755))?)
+        write_program(&self.path(below), content.as_bytes())
     }
 
     /// A real program that can be told what to do.
     fn shell(&self, below: &str) -> Result<(), Stop> {
-        self.file(below, fs::read("/bin/sh")?)?;
-        Ok(fs::set_permissions(self.path(below), fs::Permissions::from_mode(0o755))?)
+        write_program(&self.path(below), &fs::read("/bin/sh")?)
     }
 
     /// A Python whose prefix is under home; returns its `bin`.
@@ -81,9 +79,8 @@ impl Home {
         if !library.starts_with("/usr") {
             return Err(Stop::Skip(format!("needs a Python of the system: {library:?}")));
         }
-        self.file(&format!("{prefix}/bin/python3"), fs::read(program)?)?;
         let bin = self.path(prefix).join("bin");
-        fs::set_permissions(bin.join("python3"), fs::Permissions::from_mode(0o755))?;
+        write_program(&bin.join("python3"), &fs::read(program)?)?;
         let name = library.file_name().unwrap_or_default().to_string_lossy();
         self.link(&format!("{prefix}/lib/{name}"), library)?;
         Ok(bin)

@@ -3,7 +3,7 @@
 use super::judge::{one_line_and_125, refused, text};
 use crate::jail::desk::{Desk, json};
 use crate::jail::stage::helper;
-use crate::support::{Stop, need::need, user};
+use crate::support::{Stop, need::need, user, write_program};
 use crate::tests;
 use agentkit_protocol::{Bytes, FailureKind, Policy, WorkDir, frame};
 use std::fs;
@@ -195,7 +195,7 @@ fn a_helper_with_borrowed_privileges_refuses() -> Result<(), Stop> {
     let borrowed = desk.path("borrowed");
     fs::set_permissions(desk.path("work"), fs::Permissions::from_mode(0o777))?;
     for mode in [0o4755, 0o2755] {
-        fs::copy(helper(), &borrowed)?;
+        write_program(&borrowed, &fs::read(helper())?)?;
         fs::set_permissions(&borrowed, fs::Permissions::from_mode(mode))?;
         let mut command = user::unprivileged(&borrowed)?;
         let mut child =

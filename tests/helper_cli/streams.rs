@@ -3,7 +3,7 @@
 use super::judge::text;
 use crate::jail::desk::{Desk, json};
 use crate::jail::stage::helper;
-use crate::support::{Stop, eventually};
+use crate::support::{Stop, eventually, write_program};
 use crate::tests;
 use agentkit_protocol::{Capabilities, Control, Event, Policy, frame};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -320,7 +320,7 @@ fn a_helper_by_another_name() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let policy = json(&desk.tracer())?;
     symlink(helper(), desk.path("other name"))?;
-    fs::copy(helper(), desk.path("copy"))?;
+    write_program(&desk.path("copy"), &fs::read(helper())?)?;
     // The kernel shows it as it is, in the files that the helper reads about itself.
     let no_text = OsStr::from_bytes(b"\xff) R 1");
     symlink(helper(), desk.path("work").with_file_name(no_text))?;

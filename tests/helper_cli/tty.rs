@@ -55,6 +55,7 @@ impl Screen {
     fn run(desk: &Desk, script: &str) -> Result<Screen, Stop> {
         let size = Winsize { ws_row: 33, ws_col: 77, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(Some(&size), None)?;
+        let found = tcgetattr(&pty.slave)?;
         let marker = unique("screen");
         let stream = || -> Result<Stdio, Stop> { Ok(pty.slave.try_clone()?.into()) };
         let mut command = Command::new("setsid");
@@ -64,7 +65,7 @@ impl Screen {
         drop(command);
         Ok(Screen {
             keyboard: pty.master.into(),
-            found: tcgetattr(&pty.slave)?,
+            found,
             terminal: pty.slave,
             shown: String::new(),
             marker,

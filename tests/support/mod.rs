@@ -10,8 +10,10 @@ pub(crate) mod seccomp;
 pub(crate) mod user;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::ExitCode;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 /// Why a test ended early. Every error turns into [`Stop::Fail`], so test bodies use `?` throughout.
@@ -47,6 +49,17 @@ pub(crate) fn run(trials: Vec<Trial>) -> ExitCode {
 pub(crate) fn temp_dir() -> std::io::Result<tempfile::TempDir> {
     let private = std::fs::Permissions::from_mode(0o700);
     tempfile::Builder::new().prefix("agentkit-test-").permissions(private).tempdir()
+}
+
+/// Makes an executable file with this content. Another process writes it: a test that forks meanwhile would inherit our
+/// descriptor, and a file that somebody has open for writing cannot be executed.
+pub(crate) fn write_program(path: &Path, content: &[u8]) -> Result<(), Stop> {
+    std::fs::create_dir_all(path.parent().unwrap_or(path))?;
+    let mut writer = Command::new("sh");
+    writer.args(["-c", "cat > \"$1\" && chmod 755 \"$1\"", "sh"]).arg(path).stdin(Stdio::piped());
+    let mut child = writer.spawn()?;
+    child.stdin.take().map(|mut stdin| stdin.write_all(content)).transpose()?;
+    if child.wait()?.success() { Ok(()) } else { Err(Stop::Fail(format!("cannot write {path:?}"))) }
 }
 
 /// Waits for something outside this process that sends no event (a process that dies, a file that appears), and fails

@@ -113,9 +113,9 @@ pub enum Commit {
     /// They are discarded.
     #[default]
     Never,
-    /// If the command exited with 0.
+    /// If the command exited with 0, unless the caller asked for the end.
     OnSuccess,
-    /// However the run ended, unless the caller went away.
+    /// However the run ended, unless the caller went away or asked for the end.
     Always,
 }
 

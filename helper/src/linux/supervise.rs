@@ -282,6 +282,7 @@ impl<'a> Supervisor<'a> {
             }
         };
         let running = running.as_ref();
+        let wanted = |commit: Commit| if self.stop_asked.is_some() { Commit::Never } else { commit };
         let at_limit = self.forks.as_ref().map_or(0, |forks| forks.at_limit);
         Ok(Ended {
             limits_reached: running
@@ -292,7 +293,7 @@ impl<'a> Supervisor<'a> {
             attempts: self.attempts(running),
             changes: running
                 .and_then(|running| running.overlay.as_ref())
-                .map(|(layers, commit)| overlay::settle(layers, *commit, self.plan.git, ended_by)),
+                .map(|(layers, commit)| overlay::settle(layers, wanted(*commit), self.plan.git, ended_by)),
         })
     }
 

@@ -10,7 +10,7 @@ pub(crate) fn settle(layers: &Layers, commit: Commit, git: GitNames, ended_by: E
     let asked = match commit {
         Commit::Never => false,
         Commit::OnSuccess => ended_by == EndedBy::Exit(0),
-        Commit::Always => ended_by != EndedBy::Caller,
+        Commit::Always => !matches!(ended_by, EndedBy::Caller | EndedBy::Stopped(_)),
     };
     if asked {
         // A launcher's limit on the size of files is to be an error and not our end.
