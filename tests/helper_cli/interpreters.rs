@@ -8,7 +8,7 @@ use crate::jail::stage;
 use crate::jail::who::Who;
 use crate::support::{Stop, write_program};
 use crate::tests;
-use agentkit_protocol::{Bytes, FailureKind, Policy, WorkDir};
+use agentkit_protocol::{Access, Bytes, FailureKind, Policy, Rule, WorkDir};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -100,6 +100,11 @@ impl Home {
 
     /// Launches with these directories first in `PATH`.
     fn launch(&self, path: &[&str], argv: &[&str]) -> Result<Run, Stop> {
+        let workdir = WorkDir::Bind(Bytes::from(self.path("work")));
+        self.launch_with(&Policy { workdir, ..Policy::new(argv.iter().map(|word| Bytes::from(*word))) }, path)
+    }
+
+    fn launch_with(&self, policy: &Policy, path: &[&str]) -> Result<Run, Stop> {
         let dirs = path
             .iter()
             .map(|dir| self.path(dir))
@@ -115,9 +120,7 @@ impl Home {
             env: vec![("HOME".to_owned(), self.path("home").into()), ("PATH".to_owned(), path)],
             marker: "no marker",
         };
-        let workdir = WorkDir::Bind(Bytes::from(self.path("work")));
-        let policy = Policy { workdir, ..Policy::new(argv.iter().map(|word| Bytes::from(*word))) };
-        launch.jail(&serde_json::to_vec(&policy)?)?.finish()
+        launch.jail(&serde_json::to_vec(policy)?)?.finish()
     }
 
     /// The same, for a command that must succeed.
@@ -305,6 +308,15 @@ fn files_left_in_the_work_dir_show_no_secret() -> Result<(), Stop> {
             assert!(apart.contains(&true), "{plant} would never show anything: {apart:?}");
             assert_eq!(shows("work", plant)?, [false; 3], "{plant} as {:?}", home.who);
             assert_eq!(shows("home/alias", plant)?, [false; 3], "{plant} by another name as {:?}", home.who);
+            let dir = format!("work/{plant}");
+            let mut policy = Policy::new(["tool", "-c", "cat \"$0\"", &secret]);
+            policy.rules = vec![Rule { path: Bytes::from(home.path("work")), access: Access::Rw }];
+            let by_rule = home.launch_with(&policy, &[&dir])?;
+            assert!(
+                !by_rule.gave_out("canary"),
+                "{plant} where a rule lets the jail write, as {:?}",
+                home.who
+            );
         }
         Ok(())
     })

@@ -13,7 +13,7 @@ use super::view::{HOME, is_system};
 use super::workdir::{SCRATCH, WorkPath};
 use crate::error::{Hint, Result, failure};
 use crate::validate::Plan;
-use agentkit_protocol::{Bytes, Failure, FailureKind};
+use agentkit_protocol::{Access, Bytes, Failure, FailureKind};
 use script::Interpreter;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -46,10 +46,13 @@ impl<'a> Surroundings<'a> {
     /// Those of this process.
     pub(crate) fn of_this_process(workdir: &WorkPath, plan: &'a Plan) -> Self {
         let start = workdir.on_host().map(Path::to_path_buf);
+        let rules = plan.rules.iter().filter(|(_, access)| *access == Access::Rw);
+        // One that does not exist grants nothing, and so cannot be written either.
+        let rules = rules.filter_map(|(path, _)| path.canonicalize().ok());
         Surroundings {
             own: Box::new(|name| std::env::var_os(name)),
             asked: &plan.env,
-            writable: start.iter().cloned().collect(),
+            writable: start.iter().cloned().chain(rules).collect(),
             start,
         }
     }
