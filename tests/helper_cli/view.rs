@@ -5,7 +5,9 @@ use crate::jail::desk::{Desk, json};
 use crate::support::need::need;
 use crate::support::{Stop, outside::Snapshot};
 use crate::tests;
-use agentkit_protocol::{Access, Bytes, Control, FailureKind, Level, Policy, ProcFiles, Rule, WorkDir};
+use agentkit_protocol::{
+    Access, Bytes, Commit, Control, FailureKind, Level, Policy, ProcFiles, Rule, WorkDir,
+};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -28,6 +30,8 @@ tests![
     mounts_with_flags,
     a_host_with_many_mounts,
     a_full_proc,
+    the_hosts_proc_in_what_is_shown,
+    rules_in_an_overlay,
     the_same_time_zone,
 ];
 
@@ -295,6 +299,50 @@ fn a_full_proc() -> Result<(), Stop> {
                   (echo 1 > /proc/sys/vm/swappiness) 2>/dev/null || echo sealed; ls /proc/sys | head -1";
     let policy = Policy { proc: ProcFiles::Full, ..desk.policy(script) };
     assert_eq!(text(&desk.launch(&policy)?.stdout), "readable\nsealed\nabi\n");
+    Ok(())
+}
+
+/// As in a chroot that somebody works in.
+fn the_hosts_proc_in_what_is_shown() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    fs::create_dir_all(desk.path("work/a b/proc"))?;
+    let path = desk.path("work/a b/proc").display().to_string();
+    let before = mounted(&format!("mount -t proc none '{path}'"))?;
+    let script = format!("ls '{path}' || cat '{path}/1/cmdline' || echo hidden; ls '{path}/..'");
+    let shown = scratch(&script, vec![rule(desk.path("work"), Access::Ro)]);
+    let asked = scratch(&script, vec![rule(&path, Access::Ro)]);
+    for policy in [shown, asked] {
+        let output = desk.call_under(&before, &[], &json(&policy)?)?;
+        assert!(text(&output.stdout).starts_with("hidden\n"), "{output:?}");
+    }
+    // Its owner cannot be mapped, so that a root launcher cannot make what it is in writable.
+    let output = desk.call_under(&before, &[], &json(&desk.tracer())?)?;
+    assert!(output.status.code() == Some(125) && !desk.ran(), "{output:?}");
+    assert!(text(&output.stderr).contains("mounted in it"), "{output:?}");
+    Ok(())
+}
+
+fn rules_in_an_overlay() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    for directory in ["closed", "sealed/deep"] {
+        fs::create_dir_all(desk.path("work").join(directory))?;
+        fs::write(desk.path("work").join(directory).join("file"), "host\n")?;
+    }
+    let script = "cat closed/file || echo hidden; cat sealed/deep/file\n\
+                  (echo x > sealed/deep/new) || echo read-only; (mv sealed moved) || echo fixed\n\
+                  echo x > sealed/new; echo x > new; ls; ls sealed";
+    let rules =
+        vec![rule(desk.path("work/closed"), Access::Hide), rule(desk.path("work/sealed/deep"), Access::Ro)];
+    let path = Bytes::from(desk.path("work"));
+    let workdir = WorkDir::Overlay { path, commit: Commit::OnSuccess };
+    let run = desk.launch(&Policy { workdir, rules, ..desk.policy(script) })?;
+    if run.report.iter().any(|line| line.contains("overlay") && line.contains("failed")) {
+        return Err(Stop::Skip(format!("this host has no overlays: {run:?}")));
+    }
+    let all = "hidden\nhost\nread-only\nfixed\nclosed\nnew\nsealed\ndeep\nnew\n";
+    assert_eq!(text(&run.stdout), all, "{run:?}");
+    assert!(desk.path("work/new").exists() && !desk.path("work/sealed/deep/new").exists());
+    assert_eq!(fs::read(desk.path("work/closed/file"))?, b"host\n");
     Ok(())
 }
 

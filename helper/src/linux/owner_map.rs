@@ -36,7 +36,7 @@ impl<'a> OwnerMaps<'a> {
         };
         sys::map_ids_of_mount(mount.as_fd(), mapping.namespace.as_fd())
             .context(STEP, format_args!("map the owner of {path:?}"))
-            .hint("its file system cannot map ids (an overlay root of a container cannot): use a scratch work dir, or a directory on ext4, xfs, btrfs or tmpfs")
+            .hint("its file system, or one that is mounted in it, cannot map ids (an overlay root of a container cannot): use a scratch work dir, or a directory on ext4, xfs, btrfs or tmpfs")
     }
 }
 

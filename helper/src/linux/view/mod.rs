@@ -1,6 +1,7 @@
 //! Step 4: what the jail will see, decided outside.
 
 mod entry;
+mod host_proc;
 mod rules;
 mod system;
 
@@ -115,6 +116,7 @@ fn add_rules(
         }
         entries.insert(entry.path.clone(), entry);
     }
+    host_proc::hide(entries)?;
     rules::pin(entries, &protected_links);
     rules::seal_in_place(entries);
     Ok(())
