@@ -86,7 +86,8 @@ pub enum WorkDir {
     /// This host directory, readable and writable, under its own path.
     Bind(Bytes),
     /// This host directory under its own path, with all changes kept apart in memory: in the bound of `limits.disk`,
-    /// which a file counts toward as a whole as soon as it is opened for writing.
+    /// which a file counts toward as a whole as soon as it is opened for writing. Files of another owner than the
+    /// directory's can be read and not changed.
     ///
     /// A commit takes over regular files, directories and links: content, permissions without set-user-id and its kind,
     /// the modification time of files. Each file appears complete or not at all; all together do not. New files belong
@@ -180,7 +181,7 @@ pub struct Limits {
     pub cpu_seconds: u64,
     /// Bytes of memory. See the `memory_limited` control for how it is enforced.
     pub memory: u64,
-    /// Bytes in all private directories together: `/tmp`, `/dev/shm`, `HOME` and a scratch work dir. And bytes that the run
+    /// Bytes in all private directories together: `/tmp`, `/dev/shm`, `HOME`, a scratch work dir and what lies above an overlay. And bytes that the run
     /// adds to a bound work dir.
     pub disk: u64,
     /// Bytes of one file.

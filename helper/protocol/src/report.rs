@@ -107,7 +107,8 @@ pub struct Change {
     pub entry: EntryKind,
     /// Whether the host has it now.
     pub committed: bool,
-    /// Why no commit takes it to the host. What the host has under that name stays as it is.
+    /// Why no commit takes it to the host. What the host has under that name stays as it is; of a directory that was
+    /// deleted or replaced, only what leads to a name that has to stay.
     pub kept_back: Option<KeptBack>,
 }
 

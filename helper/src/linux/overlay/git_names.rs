@@ -1,8 +1,19 @@
 //! Names by which git, run on the host later, would execute what the jail wrote. A commit leaves them out.
 
-/// Directly in a git directory: programs and configuration, and what says that they are elsewhere.
-const IN_GIT_DIRECTORY: [&[u8]; 7] =
-    [b"hooks", b"config", b"config.worktree", b"commondir", b"gitdir", b"modules", b"worktrees"];
+/// Directly in a git directory: programs and configuration, what says that they are elsewhere or whom git talks to,
+/// commands of an interrupted rebase, and further git directories.
+const IN_GIT_DIRECTORY: [&[u8]; 10] = [
+    b"hooks",
+    b"config",
+    b"config.worktree",
+    b"commondir",
+    b"gitdir",
+    b"remotes",
+    b"branches",
+    b"rebase-merge",
+    b"modules",
+    b"worktrees",
+];
 
 /// Git looks for `.git`, and a file system that ignores case finds others by that name.
 pub(super) fn is_git_directory(name: &[u8]) -> bool {
