@@ -10,8 +10,8 @@ use crate::support::Stop;
 use crate::support::seccomp::{ENOSYS, EPERM, preloader};
 use crate::tests;
 use agentkit_protocol::{
-    Bytes, Change, ChangeKind, Changes, Commit, Committed, EndedBy, EntryKind, GitNames, KeptBack, Policy,
-    WorkDir,
+    Access, Bytes, Change, ChangeKind, Changes, Commit, Committed, EndedBy, EntryKind, GitNames, KeptBack,
+    Policy, Rule, WorkDir,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -47,7 +47,8 @@ tests![
     an_overlay_keeps_the_flags_of_the_mount,
     a_commit_to_a_read_only_mount_is_refused,
     an_overlay_on_an_overlay_on_an_overlay_is_refused,
-    a_host_without_overlays_refuses_by_name
+    a_host_without_overlays_refuses_by_name,
+    rules_hold_above_an_overlay
 ];
 
 /// Everything below a directory: kind, mode, owner, and content or target or, for a file, its time.
@@ -157,14 +158,16 @@ fn nothing_reaches_the_host_without_a_commit() -> Result<(), Stop> {
     Ok(())
 }
 
-/// Neither a helper that is killed nor one that is told to stop commits, whatever the policy says.
+/// Neither a helper that is killed commits nor one that had to kill its command because it was told to stop, whatever
+/// the policy says.
 fn a_stopped_run_is_not_committed() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let work = desk.path("work");
     bare(&work, BEFORE)?;
     let before = tree(&work, true)?;
-    let policy = json(&overlay(&work, Commit::Always, &format!("{CHANGES}; echo ready; sleep 60")))?;
-    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+    let policy =
+        json(&overlay(&work, Commit::Always, &format!("trap '' TERM; {CHANGES}; echo ready; sleep 60")))?;
+    for signals in [&[Signal::SIGKILL][..], &[Signal::SIGTERM, Signal::SIGTERM]] {
         let mut child = Command::new(helper()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         child.stdin.take().map(|mut stdin| stdin.write_all(&policy)).transpose()?;
         let mut stdout =
@@ -172,11 +175,13 @@ fn a_stopped_run_is_not_committed() -> Result<(), Stop> {
         let mut line = String::new();
         stdout.read_line(&mut line)?;
         assert_eq!(line, "ready\n");
-        kill(Pid::from_raw(i32::try_from(child.id())?), signal)?;
+        for signal in signals {
+            kill(Pid::from_raw(i32::try_from(child.id())?), *signal)?;
+        }
         // Until nobody is left who could write.
         stdout.read_to_string(&mut line)?;
         child.wait()?;
-        assert_eq!(tree(&work, true)?, before, "{signal}");
+        assert_eq!(tree(&work, true)?, before, "{signals:?}");
     }
     Ok(())
 }
@@ -691,5 +696,38 @@ fn a_host_without_overlays_refuses_by_name() -> Result<(), Stop> {
         );
         assert!(!desk.path("work/made").exists());
     }
+    Ok(())
+}
+
+/// And what they put there is no change.
+fn rules_hold_above_an_overlay() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let work = desk.path("work");
+    bare(
+        &work,
+        "mkdir ro rw hidden tmp; for d in ro rw hidden tmp; do echo $d > $d/f; done; echo secret > key",
+    )?;
+    let script = "cat key hidden/f; cat ro/f rw/f; ls -A tmp; echo x > ro/f; echo x > ro/g; echo x > hidden/g; \
+        echo changed > rw/f; echo x > tmp/x; mv hidden h; rm -rf tmp; echo made > made";
+    let rule = |name: &str, access| Rule { path: Bytes::from(work.join(name)), access };
+    let rules = vec![
+        rule("ro", Access::Ro),
+        rule("rw", Access::Rw),
+        rule("hidden", Access::Hide),
+        rule("key", Access::Hide),
+        rule("tmp", Access::Tmpfs),
+        rule("absent", Access::Hide),
+    ];
+    let before = tree(&work, true)?;
+    let run = desk.launch(&Policy { rules, ..overlay(&work, Commit::Always, script) })?;
+    assert_eq!(text(&run.stdout), "ro\nrw\n", "{run:?}");
+    let list = changes(&run)?.list;
+    assert_eq!(summary(&list), [("made".to_owned(), ChangeKind::Created, EntryKind::File)], "{run:?}");
+    let mut after = tree(&work, true)?;
+    // What may be written past the overlay has no commit to wait for.
+    assert_eq!(fs::read(work.join("rw/f"))?, b"changed\n");
+    after.insert("rw/f".into(), before[Path::new("rw/f")].clone());
+    assert!(after.remove(Path::new("made")).is_some());
+    assert_eq!(after, before);
     Ok(())
 }

@@ -181,8 +181,8 @@ pub struct Limits {
     pub cpu_seconds: u64,
     /// Bytes of memory. See the `memory_limited` control for how it is enforced.
     pub memory: u64,
-    /// Bytes in all private directories together: `/tmp`, `/dev/shm`, `HOME`, a scratch work dir and what lies above an overlay. And bytes that the run
-    /// adds to a bound work dir.
+    /// Bytes in all private directories together: `/tmp`, `/dev/shm`, `HOME`, a scratch work dir and what lies above an
+    /// overlay. And bytes that the run adds to a bound work dir.
     pub disk: u64,
     /// Bytes of one file.
     pub file_size: u64,
