@@ -11,7 +11,7 @@ mod support;
 mod list;
 mod table;
 
-use agentkit_protocol::{Bytes, Limits, Policy, WorkDir};
+use agentkit_protocol::{Bytes, Limits, Policy, ProcFiles, WorkDir};
 use jail::launch::Launch;
 use jail::run::Run;
 use jail::stage::{self, Stage};
@@ -173,6 +173,7 @@ impl Corner {
     fn policy(&self, work: &Work) -> Result<Policy, Stop> {
         let policy = Policy {
             workdir: WorkDir::Bind(Bytes::from(self.path("work"))),
+            proc: ProcFiles::Full,
             limits: Limits {
                 wall_ms: 25_000,
                 cpu_seconds: 60,
