@@ -4,6 +4,8 @@
 mod codes;
 #[path = "helper_cli/ends.rs"]
 mod ends;
+#[path = "helper_cli/git.rs"]
+mod git;
 #[path = "helper_cli/interpreters.rs"]
 mod interpreters;
 mod jail;
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     let modules = [
         codes::TESTS,
         ends::TESTS,
+        git::TESTS,
         interpreters::TESTS,
         limits::TESTS,
         overlay::TESTS,

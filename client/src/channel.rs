@@ -138,6 +138,8 @@ mod tests {
             usage: Usage::default(),
             attempts: Vec::new(),
             changes: None,
+            quarantined: Vec::new(),
+            unchecked: Vec::new(),
         })
     }
 

@@ -131,6 +131,8 @@ mod tests {
                 usage: Usage::default(),
                 attempts: Vec::new(),
                 changes: None,
+                quarantined: Vec::new(),
+                unchecked: Vec::new(),
             },
             limits: Limits { wall_ms: 2_000, ..Limits::default() },
         }

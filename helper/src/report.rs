@@ -3,7 +3,7 @@
 use crate::cli::Format;
 use crate::{NAME, exit_code};
 use agentkit_protocol::{
-    Capabilities, Changes, Committed, Ended, EndedBy, Event, FailureKind, Level, Limit, frame,
+    Capabilities, Changes, Committed, Ended, EndedBy, Event, FailureKind, Level, Limit, Quarantined, frame,
 };
 use std::fs::File;
 use std::io::{self, Write};
@@ -40,9 +40,7 @@ impl Reporter {
         match self {
             Reporter::Client(socket) => send_frame(socket, event),
             Reporter::Script(report) => {
-                if let Some(message) = complaint(event) {
-                    complain(&message);
-                }
+                complaints(event).iter().for_each(|message| complain(message));
                 report.as_mut().map_or(Ok(()), |report| send_line(report, event))
             }
         }
@@ -59,25 +57,37 @@ fn send_line(report: &mut File, event: &Event) -> io::Result<()> {
     report.write_all(&line)
 }
 
-/// What a person at a shell has to be told: why nothing ran, that we killed it, or that its changes did not arrive.
-fn complaint(event: &Event) -> Option<String> {
-    let killed_for = match event {
-        Event::Failed(failure) => return Some(failure.to_string()),
-        Event::Ended(Ended { changes: Some(Changes { commit: Committed::Failed(failure), .. }), .. }) => {
-            return Some(failure.to_string());
+/// What a person at a shell has to be told: why nothing ran, that we killed it, that its changes did not arrive, and
+/// what is not where the command left it.
+fn complaints(event: &Event) -> Vec<String> {
+    match event {
+        Event::Failed(failure) => vec![failure.to_string()],
+        Event::Ended(ended) => {
+            let moved = ended.quarantined.iter().map(|Quarantined { from, to }| {
+                format!(
+                    "moved aside, since programs outside could execute what it says: {from:?}, now {to:?}"
+                )
+            });
+            let unchecked = ended.unchecked.iter().map(|what| format!("not looked at: {what}"));
+            loss(ended).into_iter().chain(moved).chain(unchecked).collect()
         }
-        Event::Ended(Ended { ended_by: EndedBy::WallClock, .. }) => Limit::Wall,
-        Event::Ended(Ended { ended_by: EndedBy::Memory, .. }) => Limit::Memory,
-        Event::Ended(Ended { ended_by: EndedBy::Cpu, .. }) => Limit::Cpu,
-        Event::Ended(Ended { ended_by: EndedBy::Disk, .. }) => Limit::Disk,
-        Event::Ended(_) | Event::Started(_) | Event::Capabilities(_) => return None,
+        Event::Started(_) | Event::Capabilities(_) => Vec::new(),
+    }
+}
+
+fn loss(ended: &Ended) -> Option<String> {
+    if let Some(Changes { commit: Committed::Failed(failure), .. }) = &ended.changes {
+        return Some(failure.to_string());
+    }
+    let killed_for = match ended.ended_by {
+        EndedBy::WallClock => Limit::Wall,
+        EndedBy::Memory => Limit::Memory,
+        EndedBy::Cpu => Limit::Cpu,
+        EndedBy::Disk => Limit::Disk,
+        EndedBy::Exit(_) | EndedBy::Signal(_) | EndedBy::Stopped(_) | EndedBy::Caller => return None,
     };
-    let Event::Ended(ended) = event else { return None };
-    ended
-        .limits_reached
-        .iter()
-        .find(|reached| reached.limit == killed_for)
-        .map(|reached| reached.evidence.clone())
+    let reached = ended.limits_reached.iter().find(|reached| reached.limit == killed_for);
+    reached.map(|reached| reached.evidence.clone())
 }
 
 /// One line, whatever the policy put into the message.
@@ -151,6 +161,8 @@ mod tests {
             usage: Default::default(),
             attempts: vec![],
             changes: None,
+            quarantined: vec![],
+            unchecked: vec![],
         })
     }
 

@@ -16,6 +16,7 @@ mod filesystem;
 mod kernel;
 mod network;
 mod overlays;
+mod persistence;
 mod planting;
 mod processes;
 mod resources;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         ("kernel", kernel::ATTACKS),
         ("network", network::ATTACKS),
         ("overlays", overlays::ATTACKS),
+        ("persistence", persistence::ATTACKS),
         ("planting", planting::ATTACKS),
         ("processes", processes::ATTACKS),
         ("resources", resources::ATTACKS),

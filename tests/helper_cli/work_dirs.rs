@@ -2,6 +2,7 @@
 
 use crate::jail::desk::{Desk, json};
 use crate::support::Stop;
+use crate::support::need::need;
 use crate::tests;
 use agentkit_protocol::{Bytes, FailureKind, Policy, WorkDir};
 use std::ffi::OsStr;
@@ -11,6 +12,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 tests![
+    a_work_dir_whose_owner_cannot_be_mapped,
     a_deleted_current_directory,
     unusual_names_of_work_dirs,
     a_work_dir_behind_a_link,
@@ -101,6 +103,25 @@ fn work_dirs_that_are_the_host() -> Result<(), Stop> {
         let policy = Policy { workdir: WorkDir::Bind(Bytes::from(path.clone())), ..Policy::new(["true"]) };
         let run = desk.launch(&policy)?;
         assert_eq!((run.status.code(), run.failure()?.kind), (Some(125), FailureKind::Policy), "{path:?}");
+    }
+    Ok(())
+}
+
+/// As on the root of most containers. Nothing is copied and nothing changes hands: it says what to do instead.
+fn a_work_dir_whose_owner_cannot_be_mapped() -> Result<(), Stop> {
+    need("root")?;
+    let desk = Desk::new()?;
+    let work = desk.path("work").display().to_string();
+    let plain = "mount -t ramfs none .";
+    let layered = "mount -t tmpfs none .; cd .; mkdir l u w; mount -t overlay -o lowerdir=l,upperdir=u,workdir=w none .";
+    for mount in [plain, layered] {
+        let script = format!(
+            "set -e; cd \"$0\"; {mount}; cd \"$0\"; chown 61235 .; set +e; \"$@\"; code=$?; stat -c %u .; ls -A; exit $code"
+        );
+        let before = ["unshare", "-m", "sh", "-c", &script, &work].map(str::to_owned);
+        let run = desk.call_under(&before, &[], &json(&desk.tracer())?)?;
+        assert_eq!((run.status.code(), text(&run.stdout)), (Some(125), "61235\n".to_owned()), "{run:?}");
+        assert!(text(&run.stderr).contains("cannot map ids"), "{run:?}");
     }
     Ok(())
 }

@@ -161,6 +161,8 @@ fn ended(ended_by: EndedBy) -> Event {
         usage: Usage::default(),
         attempts: Vec::new(),
         changes: None,
+        quarantined: Vec::new(),
+        unchecked: Vec::new(),
     })
 }
 

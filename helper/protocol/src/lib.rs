@@ -17,7 +17,7 @@ pub use policy::{
 };
 pub use report::{
     Attempt, Change, ChangeKind, Changes, Committed, Ended, EndedBy, EntryKind, Event, Failure, FailureKind,
-    KeptBack, Limit, LimitReached, ReadBack, Started, Usage,
+    KeptBack, Limit, LimitReached, Quarantined, ReadBack, Started, Usage,
 };
 
 /// The version of every message. A helper or client refuses any other: both are built from one tree, and a

@@ -81,6 +81,12 @@ pub struct Ended {
     pub attempts: Vec<Attempt>,
     /// What the run changed in an overlay work dir; nothing for every other kind.
     pub changes: Option<Changes>,
+    /// What the run made or changed under [names that host programs act on](crate::GitNames), and where it is now. At most
+    /// 256 are listed of each writable directory; more are moved all the same, and `unchecked` says so. Whoever changes such a name from outside while
+    /// the command runs finds it here too: nobody can tell who it was.
+    pub quarantined: Vec<Quarantined>,
+    /// Where it could not be made sure that no such name was left, and why. Empty if everything was looked at.
+    pub unchecked: Vec<String>,
 }
 
 /// What lies above an overlay work dir at the end of a run, compared with the host directory below.
@@ -161,6 +167,17 @@ pub enum Committed {
     Yes,
     /// The comparison or the commit stopped here. Each change says whether it was written before; no file is half-written.
     Failed(Failure),
+}
+
+/// Something that was moved to where host programs do not look.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantined {
+    /// Where it was, as a path of the host. Cut off after 4,096 bytes.
+    pub from: Bytes,
+    /// Where it is: in a directory `.agentkit-quarantine` (with a number, if there is one already) in the work dir, which
+    /// only its owner can enter. A file `HEAD` in it is called `HEAD.quarantined` now, so that git takes no part of it for
+    /// a repository. A work dir's own `HEAD`, without which it is no bare repository, is moved alone.
+    pub to: Bytes,
 }
 
 /// Why a run ended. Only limits for which *we* killed appear here.

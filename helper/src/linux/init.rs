@@ -1,6 +1,7 @@
 //! Pid 1 of the jail: sets everything up, starts the command, reaps, and takes all that is left down with it.
 
 use super::exec::{Command, Streams};
+use super::git::Guards;
 use super::identity::{INNER_ID, Identity};
 use super::message::{self, Message};
 use super::program::Program;
@@ -41,6 +42,7 @@ pub(crate) struct Task<'a> {
     pub(crate) launcher: read_back::Namespaces,
     /// The limit of the group that this process was born in, if there is one.
     pub(crate) memory_group: Option<u64>,
+    pub(crate) guards: Guards,
 }
 
 /// Does the task and ends the process, and with it every other one in the jail.
@@ -75,7 +77,7 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     let sockets = sockets::open()?;
     // Before the launcher's /proc is gone.
     forbid_nested_namespaces()?;
-    let mounted = mounts::build(&mut task.view, task.plan)?;
+    let mounted = mounts::build(&mut task.view, task.plan, &task.guards)?;
     let workdir = hosts_work_dir(task)?;
     read_nothing()?;
     let terminal = task.terminal.as_ref().map(pty::Pair::open).transpose()?;

@@ -7,6 +7,7 @@ mod cpu;
 mod disk;
 mod exec;
 mod forks;
+mod git;
 mod identity;
 mod init;
 mod kernel_files;
@@ -48,8 +49,9 @@ use crate::error::Result;
 use crate::input::Stdin;
 use crate::report::Reporter;
 use crate::validate::{self, Plan};
-use agentkit_protocol::{Capabilities, Control, Ended, Policy};
+use agentkit_protocol::{Capabilities, Control, Ended, GitNames, Policy};
 use cgroup::Group;
+use git::Guards;
 use identity::Identity;
 use namespaces::Jail;
 use program::{Program, Surroundings};
@@ -96,8 +98,9 @@ fn enter(plan: &Plan, workdir: &WorkPath, command: Option<Command>) -> Result<Ja
     let identity = Identity::choose()?;
     let grants = command.as_ref().map_or(&[][..], |command| &command.program.grants);
     let mut view = View::new(workdir, grants, &plan.rules)?;
+    let guarded = plan.git == GitNames::Protect;
     if identity.gives_up_root() {
-        view.open_as_root(&identity)?;
+        view.open_as_root(&identity, guarded)?;
         if let Some(command) = command.as_ref().filter(|command| command.from_client) {
             relay::give_pipes_to(identity.uid, identity.gid, &command.stdin)?;
         }
@@ -106,6 +109,7 @@ fn enter(plan: &Plan, workdir: &WorkPath, command: Option<Command>) -> Result<Ja
     let required = plan.require.contains(&Control::MemoryLimited);
     let group = if required { Some(Group::join(&plan.limits)?) } else { None };
     identity.assume()?;
+    let guards = if guarded { Guards::new(&mut view)? } else { Guards::default() };
     signals::block()?;
     let (program, relays, terminal) = match command {
         None => (None, Relays::default(), None),
@@ -130,6 +134,7 @@ fn enter(plan: &Plan, workdir: &WorkPath, command: Option<Command>) -> Result<Ja
         identity,
         launcher,
         memory_group,
+        guards,
     };
     let jail = namespaces::enter(task)?;
     Ok(Jail { group: group.map(Group::leave), ..jail })

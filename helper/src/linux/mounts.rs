@@ -1,5 +1,6 @@
 //! Step 6: the file view, each mount with its reason. Runs in the new mount namespace, as pid 1.
 
+use super::git::Guards;
 use super::identity::INNER_ID;
 use super::kernel_files;
 use super::overlay::{self, Layers};
@@ -50,7 +51,7 @@ pub(crate) struct Mounted {
 }
 
 /// Builds the view and makes it the root. What is sealed is complete by then; what is writable comes after.
-pub(crate) fn build(view: &mut View, plan: &Plan) -> Result<Mounted> {
+pub(crate) fn build(view: &mut View, plan: &Plan, guards: &Guards) -> Result<Mounted> {
     let mut root = Root::new(plan.limits.disk, view.names())?;
     show_system(&mut root, &view.system)?;
     make_accounts(&mut root)?;
@@ -70,6 +71,7 @@ pub(crate) fn build(view: &mut View, plan: &Plan) -> Result<Mounted> {
         }
     }
     let workdir_read_only = view.workdir.as_deref().map_or(Ok(false), is_read_only)?;
+    guards.cover()?;
     let watched = watched_paths(&mut root, plan)?;
     switch_root()?;
     Ok(Mounted { proc, private, overlay, watched, workdir_read_only })

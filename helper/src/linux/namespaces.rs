@@ -1,6 +1,7 @@
 //! Step 5: one `clone3` with every namespace at once.
 
 use super::cgroup::Group;
+use super::git::Guards;
 use super::identity::Identity;
 use super::init::{self, Task};
 use super::message;
@@ -27,6 +28,8 @@ pub(crate) struct Jail {
     pub(crate) pidfd: OwnedFd,
     /// What init says, and by its end that init is gone.
     pub(crate) messages: OwnedFd,
+    /// Knows what the jail must not have changed in the end.
+    pub(crate) guards: Guards,
     /// Whoever holds the identity's claim keeps it from being used twice.
     pub(crate) _identity: Identity,
     /// The caller's terminal, where the command gets one of its own.
@@ -48,13 +51,14 @@ pub(crate) fn enter(task: Task<'_>) -> Result<Jail> {
         Forked::Parent { pid, pidfd } => {
             let pidfd =
                 pidfd.ok_or_else(|| std::io::Error::other("no pidfd came back")).context(STEP, "clone3")?;
-            let Task { identity, mut relays, terminal, .. } = task;
+            let Task { identity, mut relays, terminal, guards, .. } = task;
             // As long as we held the pipes too, the copiers would wait for us.
             relays.let_go();
             Ok(Jail {
                 pid,
                 pidfd,
                 messages: ours,
+                guards,
                 _identity: identity,
                 terminal,
                 _relays: relays,

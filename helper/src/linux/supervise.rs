@@ -2,6 +2,7 @@
 
 use super::capabilities;
 use super::forks::Forks;
+use super::git::Swept;
 use super::look::{self, Handles, Looks};
 use super::message::{self, Message};
 use super::namespaces::Jail;
@@ -284,16 +285,21 @@ impl<'a> Supervisor<'a> {
         let running = running.as_ref();
         let wanted = |commit: Commit| if self.stop_asked.is_some() { Commit::Never } else { commit };
         let at_limit = self.forks.as_ref().map_or(0, |forks| forks.at_limit);
+        let usage =
+            running.map_or_else(Usage::default, |running| running.looks.usage(running.since.elapsed(), cpu));
+        // Only now can nothing be added any more.
+        let Swept { quarantined, unchecked } = self.jail.guards.sweep();
         Ok(Ended {
             limits_reached: running
                 .map_or_else(Vec::new, |running| running.looks.limits_reached(ended_by, at_limit)),
             ended_by,
-            usage: running
-                .map_or_else(Usage::default, |running| running.looks.usage(running.since.elapsed(), cpu)),
+            usage,
             attempts: self.attempts(running),
             changes: running
                 .and_then(|running| running.overlay.as_ref())
                 .map(|(layers, commit)| overlay::settle(layers, wanted(*commit), self.plan.git, ended_by)),
+            quarantined,
+            unchecked,
         })
     }
 

@@ -87,6 +87,9 @@ impl Trail {
 
     /// Goes down into a directory; never through a link.
     pub(crate) fn enter(&mut self, name: &CStr) -> io::Result<()> {
+        if matches!(name.to_bytes(), b"." | b"..") {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of a directory below"));
+        }
         let directory = open_directory(self.here(), name)?;
         self.push(name, directory, None)
     }
@@ -658,7 +661,7 @@ mod tests {
         fs::create_dir(root.path().join("a")).unwrap();
         symlink("a", root.path().join("link")).unwrap();
         let mut trail = Trail::new(open(root.path()).as_fd()).unwrap();
-        for name in [c"a/", c"/", c"link", c"absent"] {
+        for name in [c"a/", c"/", c".", c"..", c"link", c"absent"] {
             assert!(trail.enter(name).is_err(), "{name:?}");
         }
         trail.enter(c"a").unwrap();

@@ -68,11 +68,13 @@ pub(crate) struct Entry {
     /// Device and inode that it had when its path was judged.
     identity: (u64, u64),
     opened: Option<OwnedFd>,
+    /// A second one for whoever looks at it from outside while root's jail is in the first.
+    outside: Option<OwnedFd>,
 }
 
 impl Entry {
     pub(crate) fn new(path: &Path, kind: Kind, access: Access, identity: (u64, u64)) -> Self {
-        Entry { path: path.to_path_buf(), kind, access, identity, opened: None }
+        Entry { path: path.to_path_buf(), kind, access, identity, opened: None, outside: None }
     }
 
     /// Inside a directory that is shown anyway.
@@ -85,7 +87,7 @@ impl Entry {
     }
 
     /// See [`super::View::open_as_root`].
-    pub(super) fn open_as_root(&mut self, owners: &mut OwnerMaps) -> Result<()> {
+    pub(super) fn open_as_root(&mut self, owners: &mut OwnerMaps, guarded: bool) -> Result<()> {
         if !self.access.has_source() {
             return Ok(());
         }
@@ -94,7 +96,26 @@ impl Entry {
             owners.map(&mount, &self.path)?;
         }
         self.opened = Some(mount);
+        if guarded && self.is_guarded() {
+            let outside = self.open()?;
+            owners.map(&outside, &self.path)?;
+            self.outside = Some(outside);
+        }
         Ok(())
+    }
+
+    /// Whether the command can make things in it by which programs outside are misled.
+    fn is_guarded(&self) -> bool {
+        self.is_dir() && self.access == Access::Writable
+    }
+
+    /// What has to be guarded: its path, device and inode, and root's way to it.
+    pub(crate) fn guarded(&mut self) -> Option<(&Path, (u64, u64), Option<OwnedFd>)> {
+        if !self.is_guarded() {
+            return None;
+        }
+        let outside = self.outside.take();
+        Some((&self.path, self.identity, outside))
     }
 
     /// A detached mount of it, with nothing more allowed than on the host.

@@ -62,11 +62,11 @@ impl View {
 
     /// Opens what a root launcher shows while it still is root: the user that it becomes can neither traverse root's
     /// directories nor map the owner of a writable one.
-    pub(crate) fn open_as_root(&mut self, identity: &Identity) -> Result<()> {
-        let sources = self.entries.iter().filter(|entry| entry.access.has_source()).count();
+    pub(crate) fn open_as_root(&mut self, identity: &Identity, guarded: bool) -> Result<()> {
+        let sources = 2 * self.entries.iter().filter(|entry| entry.access.has_source()).count();
         allow_descriptors(sources as u64 + OTHER_DESCRIPTORS)?;
         let mut owners = OwnerMaps::new(identity);
-        self.entries.iter_mut().try_for_each(|entry| entry.open_as_root(&mut owners))
+        self.entries.iter_mut().try_for_each(|entry| entry.open_as_root(&mut owners, guarded))
     }
 
     /// At most how many files and directories of the jail's own the entries need.

@@ -1,0 +1,318 @@
+//! After the run: what it left under names that host programs act on is moved to where they don't look.
+
+use super::find::names_of;
+use super::inside::plain;
+use super::names::{COVERED, HEAD, NESTING, QUARANTINE, State, WATCHED, WORKTREES, is_git, is_repository};
+use super::{Guard, Time, changed};
+use crate::linux::tree::{Bounds, FileId, Kind, Step, Trail, Walk, kind_of, open_directory};
+use agentkit_protocol::{Bytes, Quarantined};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, RenameFlags, renameat2};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, fstat, fstatat, mkdirat};
+use std::collections::HashSet;
+use std::ffi::{CStr, CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long it may take altogether.
+const LONGEST: Duration = Duration::from_secs(10);
+/// How much the report says, and how long one of its paths can be.
+const MOST_REPORTED: usize = 256;
+const LONGEST_PATH: usize = 4096;
+/// In what was moved, so that git takes no part of it for a repository.
+const DISARMED: &CStr = c"HEAD.quarantined";
+
+/// What was done.
+#[derive(Debug, Default)]
+pub(crate) struct Swept {
+    pub(crate) quarantined: Vec<Quarantined>,
+    /// Where it could not be done, or not be told.
+    pub(crate) unchecked: Vec<String>,
+}
+
+impl Guard {
+    /// Moves aside what is new or was changed since [`Guard::new`]. The jail must be dead.
+    pub(super) fn sweep(&self) -> Swept {
+        let deadline = Instant::now() + LONGEST;
+        let mut sweep = Sweep {
+            guard: self,
+            deadline,
+            quarantine: None,
+            count: 0,
+            old: HashSet::new(),
+            worktrees: HashSet::new(),
+            swept: Swept::default(),
+        };
+        let open = |mode: Mode| fchmod(&self.directory, mode);
+        let mode = fstat(&self.directory).map(|stat| Mode::from_bits_truncate(stat.st_mode));
+        // The command may have closed the directory to us and everybody.
+        let closed =
+            mode.is_ok_and(|mode| !mode.contains(Mode::S_IRWXU) && open(mode | Mode::S_IRWXU).is_ok());
+        for (path, state) in &self.known.elsewhere {
+            let result = sweep.path(path, state.as_ref());
+            sweep.note(path, result);
+        }
+        let result = sweep.tree();
+        sweep.note(Path::new(""), result);
+        if let (true, Ok(mode)) = (closed, mode) {
+            let _ = open(mode);
+        }
+        sweep.swept
+    }
+}
+
+struct Sweep<'a> {
+    guard: &'a Guard,
+    deadline: Instant,
+    /// Where things are moved to; made when the first one is.
+    quarantine: Option<(CString, OwnedFd)>,
+    count: usize,
+    /// Repositories that are older than the run, by when they were entered.
+    old: HashSet<FileId>,
+    /// Directories of repositories that hold what each worktree has of its own.
+    worktrees: HashSet<FileId>,
+    swept: Swept,
+}
+
+impl Sweep<'_> {
+    fn tree(&mut self) -> io::Result<()> {
+        let mut walk = Walk::new(self.guard.directory.as_fd(), Bounds::until(self.deadline))?;
+        while let Some(step) = walk.next()? {
+            let (name, result) = match step {
+                Step::Entry(name, _) if is_git(&name) => (name.clone(), self.git_link(&walk, &name)),
+                Step::Entry(name, _) if name.as_c_str() == HEAD && is_repository(walk.here()) => {
+                    (name, self.head(&walk))
+                }
+                Step::Directory(name) => {
+                    let enters = self.directory(&walk, &name);
+                    if !*enters.as_ref().unwrap_or(&true) {
+                        walk.skip();
+                    }
+                    (name, enters.map(drop))
+                }
+                // What we may not even open although the jail ran as we do, it could not open either.
+                Step::Closed(_, error) if error.kind() == io::ErrorKind::PermissionDenied => continue,
+                Step::Closed(name, error) => (name, Err(error)),
+                _ => continue,
+            };
+            if result.is_err() {
+                self.note(&walk.trail().path_of(&name), result);
+            }
+        }
+        Ok(())
+    }
+
+    /// A `.git` that is no directory.
+    fn git_link(&mut self, walk: &Walk, name: &CStr) -> io::Result<()> {
+        let stat = fstatat(walk.here(), name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        let known = self.guard.known.links.get(&FileId::of(&stat));
+        if known == Some(&changed(&stat)) || (known.is_none() && self.is_old(changed(&stat))) {
+            return Ok(());
+        }
+        self.move_aside(walk.here(), name, &walk.trail().path_of(name))
+    }
+
+    /// A repository by another name than `.git`, or the inside of one by that name. Without its `HEAD` it is none.
+    fn head(&mut self, walk: &Walk) -> io::Result<()> {
+        let (id, here) = (walk.trail().id(), walk.here());
+        let path = walk.trail().path_of(c"");
+        if self.old.contains(&id) {
+            // Looked at before it was entered.
+            return Ok(());
+        }
+        if self.guard.known.repositories.contains_key(&id) {
+            return self.names(here, id, &path);
+        }
+        let head = fstatat(here, HEAD, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        if self.is_old(changed(&head)) && self.is_old(changed(&fstat(here)?)) {
+            self.old.insert(id);
+            return self.names(here, id, &path);
+        }
+        self.move_aside(here, HEAD, &walk.trail().path_of(HEAD))
+    }
+
+    /// Whether a directory is to be entered.
+    fn directory(&mut self, walk: &Walk, name: &CStr) -> io::Result<bool> {
+        let here = walk.trail().id();
+        if self.guard.known.repositories.contains_key(&here) || self.old.contains(&here) {
+            if name == WORKTREES {
+                self.worktrees.insert(FileId::of(&fstatat(walk.here(), name, AtFlags::AT_SYMLINK_NOFOLLOW)?));
+            }
+            return Ok(NESTING.contains(&name));
+        }
+        let at_top = walk.trail().depth() == 0;
+        // Of a worktree, git minds if only a part is missing.
+        let is_whole = is_git(name) || self.worktrees.contains(&here);
+        if !is_whole && !at_top {
+            return Ok(true);
+        }
+        let stat = fstatat(walk.here(), name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        let id = FileId::of(&stat);
+        if !is_whole {
+            let own = self.quarantine.as_ref().is_some_and(|(own, _)| own.as_c_str() == name);
+            return Ok(!own && !self.guard.known.quarantines.contains_key(&id));
+        }
+        let known = self.guard.known.repositories.contains_key(&id);
+        let path = walk.trail().path_of(name);
+        if !known && !self.is_old(changed(&stat)) {
+            self.move_aside(walk.here(), name, &path)?;
+            return Ok(false);
+        }
+        self.old.insert(id);
+        self.names(open_directory(walk.here(), name)?.as_fd(), id, &path)?;
+        Ok(true)
+    }
+
+    /// The names in a repository that was there before.
+    fn names(&mut self, repository: BorrowedFd, id: FileId, path: &Path) -> io::Result<()> {
+        let then = self.guard.known.repositories.get(&id);
+        let now = names_of(repository, self.deadline)?;
+        for (at, name) in COVERED.iter().chain(&WATCHED).enumerate() {
+            let Some(now) = now[at] else { continue };
+            let same = match then {
+                Some(then) => then[at] == Some(now),
+                None => self.is_old(now.changed),
+            };
+            if !same {
+                let from = path.join(OsStr::from_bytes(name.to_bytes()));
+                self.move_aside(repository, name, &from)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A path that git executes something from.
+    fn path(&mut self, path: &Path, then: Option<&State>) -> io::Result<()> {
+        let mut trail = Trail::new(self.guard.directory.as_fd())?;
+        for part in path.parent().into_iter().flat_map(Path::components) {
+            let name = plain(part.as_os_str())?;
+            let Ok(stat) = fstatat(trail.here(), name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW) else {
+                return Ok(());
+            };
+            match kind_of(stat.st_mode) {
+                Kind::Directory => trail.enter(&name)?,
+                // There was none on this way before.
+                Kind::Link => return self.move_aside(trail.here(), &name, &trail.path_of(&name)),
+                _ => return Ok(()),
+            }
+        }
+        let name = plain(path.file_name().unwrap_or_default())?;
+        match State::of(trail.here(), &name, self.deadline)? {
+            Some(now) if then != Some(&now) => self.move_aside(trail.here(), &name, path),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_old(&self, time: Time) -> bool {
+        time < self.guard.began
+    }
+
+    fn move_aside(&mut self, here: BorrowedFd, name: &CStr, from: &Path) -> io::Result<()> {
+        let count = self.count;
+        let plain_name = name.to_bytes().strip_prefix(b".").unwrap_or(name.to_bytes());
+        let to = |start: &str| CString::new([format!("{start}{count}-").as_bytes(), plain_name].concat());
+        let (aside, place) = (to("")?, self.quarantine()?.0.clone());
+        let place = Path::new(OsStr::from_bytes(place.to_bytes())).to_path_buf();
+        let target = self.quarantine()?.1.try_clone()?;
+        let kept = match rename(here, name, target.as_fd(), &aside) {
+            // On another file system it can only stay where it is, by another name.
+            Err(Errno::EXDEV) => {
+                let aside = to(".agentkit-quarantined-")?;
+                rename(here, name, here, &aside)?;
+                disarm(here, &aside, self.deadline)?;
+                from.with_file_name(OsStr::from_bytes(aside.to_bytes()))
+            }
+            result => {
+                result?;
+                disarm(target.as_fd(), &aside, self.deadline)?;
+                place.join(OsStr::from_bytes(aside.to_bytes()))
+            }
+        };
+        self.count += 1;
+        if self.count <= MOST_REPORTED {
+            let [from, to] = [from, &kept].map(|path| shortened(&self.guard.path.join(path)));
+            self.swept.quarantined.push(Quarantined { from, to });
+        } else if self.count == MOST_REPORTED + 1 {
+            self.note(from, Err(io::Error::other("moved aside like everything after it, but not listed")));
+        }
+        Ok(())
+    }
+
+    /// A directory that only its owner can enter. It is always a new one: the command may have made one by that name.
+    fn quarantine(&mut self) -> io::Result<&(CString, OwnedFd)> {
+        if self.quarantine.is_none() {
+            let root = self.guard.directory.as_fd();
+            let names =
+                (0..).map(|n| if n == 0 { QUARANTINE.to_owned() } else { format!("{QUARANTINE}-{n}") });
+            for name in names {
+                let name = CString::new(name)?;
+                match writing(root, || mkdirat(root, name.as_c_str(), Mode::S_IRWXU)) {
+                    Err(Errno::EEXIST) if Instant::now() < self.deadline => continue,
+                    result => result?,
+                }
+                let directory = open_directory(root, &name)?;
+                self.quarantine = Some((name, directory));
+                break;
+            }
+        }
+        self.quarantine.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn note(&mut self, path: &Path, result: io::Result<()>) {
+        if let Err(error) = result
+            && self.swept.unchecked.len() < MOST_REPORTED
+        {
+            let path = shortened(&self.guard.path.join(path));
+            self.swept.unchecked.push(format!("{path:?}: {error}"));
+        }
+    }
+}
+
+fn shortened(path: &Path) -> Bytes {
+    let bytes = path.as_os_str().as_bytes();
+    Bytes::from(&bytes[..bytes.len().min(LONGEST_PATH)])
+}
+
+/// Renames without replacing anything, whatever modes the command has left.
+fn rename(from: BorrowedFd, name: &CStr, to: BorrowedFd, aside: &CStr) -> nix::Result<()> {
+    let rename = || renameat2(from, name, to, aside, RenameFlags::RENAME_NOREPLACE);
+    match writing(from, rename) {
+        Err(Errno::EACCES) => {
+            // A directory itself has to be writable to get another parent.
+            fchmodat(from, name, Mode::S_IRWXU, FchmodatFlags::NoFollowSymlink)?;
+            writing(from, rename)
+        }
+        result => result,
+    }
+}
+
+/// Does something that takes the permission to write in a directory of our own.
+fn writing(directory: BorrowedFd, act: impl Fn() -> nix::Result<()>) -> nix::Result<()> {
+    match act() {
+        Err(Errno::EACCES) => {
+            let mode = Mode::from_bits_truncate(fstat(directory)?.st_mode);
+            fchmod(directory, mode | Mode::S_IRWXU)?;
+            let result = act();
+            fchmod(directory, mode)?;
+            result
+        }
+        result => result,
+    }
+}
+
+/// Where whoever looks at it works in it, git would take what was moved for a bare repository.
+fn disarm(parent: BorrowedFd, name: &CStr, deadline: Instant) -> io::Result<()> {
+    let Ok(directory) = open_directory(parent, name) else { return Ok(()) };
+    let mut walk = Walk::new(directory.as_fd(), Bounds::until(deadline))?;
+    while let Some(step) = walk.next()? {
+        if let Step::Entry(head, _) = step
+            && head.to_bytes().eq_ignore_ascii_case(HEAD.to_bytes())
+        {
+            rename(walk.here(), &head, walk.here(), DISARMED)?;
+        }
+    }
+    Ok(())
+}
