@@ -1,5 +1,6 @@
 //! Work dirs in unusual places.
 
+use super::judge::text;
 use crate::jail::desk::{Desk, json};
 use crate::support::Stop;
 use crate::support::need::need;

@@ -163,7 +163,8 @@ pub enum ProcFiles {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GitNames {
-    /// Existing ones are read-only, new ones are put aside after the run and reported.
+    /// Existing ones are read-only, new ones are put aside after the run and reported. Only with [`WorkDir::Bind`]; a commit of
+    /// an overlay leaves them out.
     #[default]
     Protect,
     /// The jail may change them like any other file.
