@@ -397,7 +397,8 @@ fn many_files(who: Who) -> Result<(), Stop> {
     let outside = running.finish()?;
     bites(fs::read_dir(scene.path("work"))?.count() > 4000, &outside)?;
     private_directories(&scene, &attack, |found| {
-        assert!(found.files() <= 1024, "{found:?}");
+        // Those of the private directories and the few names of the view.
+        assert!(found.files() <= 1100, "{found:?}");
         assert_eq!(found.files_free(), 0, "the attack did not fill it: {found:?}");
     })
 }
