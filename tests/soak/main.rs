@@ -118,16 +118,28 @@ fn number(variable: &str, default: u64) -> Result<u64, Stop> {
     }
 }
 
-/// What the launcher owns: a work dir, and a directory for output.
+/// What the launcher owns: a work dir with a repository, whose names are protected, and a directory for output.
 fn make_corner(who: Who, corner: &Path) -> Result<(), Stop> {
-    for path in [corner.to_path_buf(), corner.join("work"), corner.join("work/below"), corner.join("out")] {
-        fs::create_dir(&path)?;
-        who.own(&path)?;
+    for name in [
+        "",
+        "out",
+        "work",
+        "work/below",
+        "work/.git",
+        "work/.git/hooks",
+        "work/.git/refs",
+        "work/.git/objects",
+    ] {
+        fs::create_dir(corner.join(name))?;
+        who.own(&corner.join(name))?;
     }
-    let file = corner.join("work/below/file");
-    fs::write(&file, "as it was")?;
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o640))?;
-    Ok(who.own(&file)?)
+    for name in ["below/file", ".git/config", ".git/HEAD", ".git/hooks/pre-commit"] {
+        let file = corner.join("work").join(name);
+        fs::write(&file, "as it was")?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640))?;
+        who.own(&file)?;
+    }
+    Ok(())
 }
 
 /// Everything below, with what tells a changed file.
