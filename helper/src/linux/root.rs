@@ -24,6 +24,8 @@ const BACK: &str = "/proc";
 const BACK_OF_ROOT: &str = "/proc/root";
 /// The front must be mounted somewhere. Seen from the front, this is an empty directory all the same.
 const FRONT: &str = "/proc/root/proc";
+/// As many of the jail's own names come out of the bound on private files; what many rules need is added.
+const FEW_NAMES: u64 = 256;
 const SEALED: MsFlags = MsFlags::MS_REMOUNT
     .union(MsFlags::MS_BIND)
     .union(MsFlags::MS_RDONLY)
@@ -58,7 +60,7 @@ impl Root {
     /// Makes it, with room for `size` bytes and for `names` beside the private ones, and enters it.
     pub(crate) fn new(size: u64, names: u64) -> Result<Self> {
         // A file costs the kernel about a kilobyte that no size limit counts.
-        let files = (size >> 12).clamp(1024, 1 << 20) + names;
+        let files = (size >> 12).clamp(1024, 1 << 20) + names.saturating_sub(FEW_NAMES);
         let options = format!("mode=0755,size={size},nr_inodes={files}");
         let private = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         mount(Some("tmpfs"), BACK, Some("tmpfs"), private, Some(options.as_str()))

@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 const STEP: &str = "work dir";
 
@@ -113,10 +114,11 @@ impl WorkPath {
 /// Whether a writable `path` would hand over the host. Links among the reserved names (a merged `/usr`, `/var/run`) were
 /// followed in it, so a name alone would not do. What holds one of them hands it over too.
 pub(crate) fn hands_over_the_host(path: &Path) -> bool {
-    RESERVED.iter().any(|&(root, below)| {
-        let root = Path::new(root).canonicalize().unwrap_or_else(|_| PathBuf::from(root));
-        root.starts_with(path) || (below && path.starts_with(&root))
-    })
+    // For each of many rules, but found out once.
+    static REAL: OnceLock<Vec<(PathBuf, bool)>> = OnceLock::new();
+    let real = |path: &str| Path::new(path).canonicalize().unwrap_or_else(|_| PathBuf::from(path));
+    let reserved = REAL.get_or_init(|| RESERVED.map(|(root, below)| (real(root), below)).to_vec());
+    reserved.iter().any(|(root, below)| root.starts_with(path) || (*below && path.starts_with(root)))
 }
 
 /// An absolute path that says where it is by itself.
