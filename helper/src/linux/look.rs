@@ -4,6 +4,7 @@ use super::cgroup::Group;
 use super::cpu::Ledger;
 use super::disk::Disk;
 use super::memory::Memory;
+use super::mounts;
 use super::sockets::Sockets;
 use super::usage;
 use agentkit_protocol::{EndedBy, Limit, LimitReached, Limits, Usage};
@@ -43,8 +44,8 @@ struct Peak {
 pub(crate) struct Looks<'a> {
     limits: &'a Limits,
     group: Option<&'a Group>,
-    proc: OwnedFd,
-    private: OwnedFd,
+    /// The jail's `/proc` and its private directories, until it is dying.
+    open: Option<(OwnedFd, OwnedFd)>,
     memory: Memory,
     cpu: Ledger,
     disk: Option<Disk>,
@@ -68,8 +69,7 @@ impl<'a> Looks<'a> {
         Looks {
             limits,
             group,
-            proc: handles.proc,
-            private: handles.private,
+            open: Some((handles.proc, handles.private)),
             memory: Memory::new(handles.sockets.map(Sockets::new)),
             cpu: Ledger::default(),
             disk: handles.workdir.map(Disk::new),
@@ -82,17 +82,17 @@ impl<'a> Looks<'a> {
     /// One look. A jail that is just dying may not be readable any more; its end is noticed elsewhere.
     pub(crate) fn look(&mut self) -> Seen {
         let began = time_spent();
-        let Ok(processes) = usage::processes(&self.proc) else { return Seen::default() };
+        let Some((proc, _)) = &self.open else { return Seen::default() };
+        let Ok(processes) = usage::processes(proc) else { return Seen::default() };
         // The supervisor belongs to the run too.
         let alive = 1 + processes.iter().map(|process| process.tasks).sum::<u64>();
-        let memory = self.memory.used(&self.proc, &processes, self.limits.memory);
+        let memory = self.memory.used(proc, &processes, self.limits.memory);
         self.peak.tasks = self.peak.tasks.max(alive);
         self.peak.memory = self.peak.memory.max(memory);
         self.peak.cpu = self.peak.cpu.max(self.cpu.update(&processes));
-        self.look_at_private_directories();
         let limits = self.limits;
-        let disk_is_over =
-            self.disk.as_mut().is_some_and(|disk| disk.is_over(limits.disk, &self.proc, &processes));
+        let disk_is_over = self.disk.as_mut().is_some_and(|disk| disk.is_over(limits.disk, proc, &processes));
+        self.look_at_private_directories();
         self.interval = INTERVAL.max(rest_after(began));
         let cpu_limit = Duration::from_secs(self.limits.cpu_seconds).saturating_add(GOODBYE);
         let passed = if memory > self.limits.memory || self.kernels_kills() > 0 {
@@ -112,11 +112,19 @@ impl<'a> Looks<'a> {
         self.group.map_or(0, Group::killed)
     }
 
-    /// Their size is the kernel's business; that it was reached is worth knowing, also when all processes are dead.
-    pub(crate) fn look_at_private_directories(&mut self) {
-        let Ok(system) = fstatfs(&self.private) else { return };
-        let used = system.blocks().saturating_sub(system.blocks_free())
-            * u64::try_from(system.block_size()).unwrap_or(0);
+    /// The last look, when the command has ended. What is held open here until the jail is dead, the kernel would take
+    /// down only afterwards, while the caller waits.
+    pub(crate) fn end(&mut self) {
+        self.look_at_private_directories();
+        self.memory.end();
+        self.open = None;
+    }
+
+    /// Their size is the kernel's business; that it was reached is worth knowing.
+    fn look_at_private_directories(&mut self) {
+        let Some(system) = self.open.as_ref().and_then(|(_, private)| fstatfs(private).ok()) else { return };
+        let blocks = system.blocks().saturating_sub(system.blocks_free()).saturating_sub(mounts::OWN_BLOCKS);
+        let used = blocks * u64::try_from(system.block_size()).unwrap_or(0);
         self.peak.private = self.peak.private.max(used);
         self.disk_was_full |= system.blocks_free() == 0 || system.files_free() == 0;
     }
@@ -133,7 +141,8 @@ impl<'a> Looks<'a> {
         }
     }
 
-    /// Every limit that was touched, with the evidence; the one that ended the run first. `at_limit` is how often one more process was asked for in vain.
+    /// Every limit that was touched, with the evidence; the one that ended the run first. `at_limit` is how often one more
+    /// process was asked for in vain.
     pub(crate) fn limits_reached(&self, ended_by: EndedBy, at_limit: u64) -> Vec<LimitReached> {
         let limits = self.limits;
         let reached = |limit, evidence: String| LimitReached { limit, evidence };

@@ -25,6 +25,11 @@ impl Memory {
         Memory { details: HashMap::new(), shared: Shared::default(), sockets, queued: 0, before: Vec::new() }
     }
 
+    /// Lets go of the jail.
+    pub(crate) fn end(&mut self) {
+        self.sockets = None;
+    }
+
     /// Bytes in use by all of them. Forked processes share most of their pages, which count once for each as long as
     /// that stays within `limit`; before anything is killed for it they are counted properly, which takes longer.
     pub(crate) fn used(&mut self, proc: &OwnedFd, processes: &[Process], limit: u64) -> u64 {

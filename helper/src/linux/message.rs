@@ -4,7 +4,7 @@ use super::sys;
 use crate::error::{Context, Result};
 use agentkit_protocol::{EndedBy, Failure, ReadBack, frame};
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recv, recvmsg, sendmsg,
     socketpair,
 };
 use serde::{Deserialize, Serialize};
@@ -12,8 +12,6 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 const STEP: &str = "message";
-/// Larger than any message: a failure text is bounded by the paths in it.
-const LARGEST: usize = 64 << 10;
 /// The jail's `/proc`, a private directory, a sock_diag socket, the work dir or two layers of an overlay, a terminal, a packet
 /// socket, and one for each of at most 16 watched paths.
 pub(crate) const MOST_DESCRIPTORS: usize = 23;
@@ -56,7 +54,9 @@ pub(crate) fn send(channel: BorrowedFd, message: &Message, descriptors: &[Borrow
 
 /// Receives one message; `None` when init has closed its end.
 pub(crate) fn receive(channel: BorrowedFd) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
-    let mut bytes = vec![0; LARGEST];
+    // A buffer for the largest would have to be cleared every time.
+    let peek = MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC;
+    let mut bytes = vec![0; recv(channel.as_raw_fd(), &mut [], peek)?];
     let mut space = nix::cmsg_space!([i32; MOST_DESCRIPTORS]);
     let mut parts = [IoSliceMut::new(&mut bytes)];
     let received =

@@ -8,6 +8,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 const STEP: &str = "signals";
 /// By these a caller or a terminal asks for the end. They are passed on to the command.
@@ -33,6 +34,9 @@ const UNHEARD: [Signal; 7] = [
     Signal::SIGPIPE,
     Signal::SIGURG,
 ];
+
+/// Most commands end within this time, and init need not make itself small for those.
+const SOON: Duration = Duration::from_millis(10);
 
 fn all_but(signals: impl IntoIterator<Item = Signal>) -> SigSet {
     let mut set = SigSet::all();
@@ -103,11 +107,16 @@ pub(super) enum ForInit {
 /// What the jail's own processes send to their init has no effect, as everywhere.
 pub(super) fn wait_as_init() -> Result<ForInit> {
     let wanted = STOP.into_iter().chain([Signal::SIGCHLD]).collect();
+    let mut longest = Some(SOON);
     loop {
-        match sys::wait_for_signal(&wanted).context(STEP, "wait for a signal")? {
-            (libc::SIGCHLD, _) => return Ok(ForInit::Child),
-            (signal, true) => return Ok(ForInit::PassOn(signal)),
-            (_, false) => {}
+        match sys::wait_for_signal(&wanted, longest).context(STEP, "wait for a signal")? {
+            Some((libc::SIGCHLD, _)) => return Ok(ForInit::Child),
+            Some((signal, true)) => return Ok(ForInit::PassOn(signal)),
+            Some((_, false)) => {}
+            None => {
+                sys::give_memory_back();
+                longest = None;
+            }
         }
     }
 }

@@ -79,6 +79,8 @@ struct Running<'a> {
     next_look: Instant,
     overlay: Option<(Layers, Commit)>,
     traces: Traces,
+    /// What set-up took has been given back.
+    is_small: bool,
 }
 
 impl<'a> Supervisor<'a> {
@@ -129,17 +131,15 @@ impl<'a> Supervisor<'a> {
             }
             if events.dead {
                 // What it said last may still be in the channel.
-                while self.take_message(&mut on_start)? {}
+                while self.cause.is_none() && self.take_message(&mut on_start)? {}
+            }
+            if events.dead || self.cause.is_some() {
                 return self.bury();
             }
         }
     }
 
     fn time_to_sleep(&self) -> Duration {
-        if self.cause.is_some() {
-            // Killed, it announces its end; a deadline that has passed must not turn the wait into a spin.
-            return look::INTERVAL;
-        }
         let next =
             self.started.as_ref().map_or(self.deadline, |running| running.next_look.min(self.deadline));
         let next = self.stop_asked.map_or(next, |(_, when)| next.min(when + GRACE));
@@ -178,8 +178,14 @@ impl<'a> Supervisor<'a> {
                     Handles { proc, private, sockets, workdir },
                 );
                 let traces = Traces::new(self.plan, descriptors);
-                self.started =
-                    Some(Running { since, looks, next_look: since + look::INTERVAL, overlay, traces });
+                self.started = Some(Running {
+                    since,
+                    looks,
+                    next_look: since + look::INTERVAL,
+                    overlay,
+                    traces,
+                    is_small: false,
+                });
                 self.deadline = since + Duration::from_millis(self.plan.limits.wall_ms);
                 on_start(Started {
                     version: VERSION,
@@ -248,6 +254,10 @@ impl<'a> Supervisor<'a> {
         let running =
             self.started.as_mut().filter(|running| at_once || running.next_look <= Instant::now())?;
         let seen = running.looks.look();
+        if !running.is_small {
+            running.is_small = true;
+            sys::give_memory_back();
+        }
         running.next_look = Instant::now() + running.looks.interval;
         if let Some(passed) = seen.passed {
             self.kill(Ok(passed));
@@ -262,13 +272,14 @@ impl<'a> Supervisor<'a> {
         drop(sys::signal_process(self.jail.pidfd.as_fd(), libc::SIGKILL));
     }
 
-    /// Takes init's exit status, and with it the processor time of all that were waited for.
+    /// Takes init's exit status, and with it the processor time of all that were waited for. All others in the jail are
+    /// dead by then: it is the kernel that makes init wait for them.
     fn bury(mut self) -> Result<Ended> {
-        let (status, cpu) = sys::wait_with_usage(self.jail.pid).context(STEP, "wait for init")?;
         let mut running = self.started.take();
         if let Some(running) = &mut running {
-            running.looks.look_at_private_directories();
+            running.looks.end();
         }
+        let (status, cpu) = sys::wait_with_usage(self.jail.pid).context(STEP, "wait for init")?;
         let ended_by = match (self.cause.take(), &running) {
             (Some(cause), _) => cause?,
             (None, Some(running)) if running.looks.kernels_kills() > 0 => EndedBy::Memory,

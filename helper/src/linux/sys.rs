@@ -296,23 +296,32 @@ pub(crate) fn wait_with_usage(pid: libc::pid_t) -> io::Result<(c_int, Duration)>
     }
 }
 
-/// `sigwaitinfo(2)`: waits until one of these blocked signals has come, and tells whether a process outside this pid
+/// `sigtimedwait(2)`: waits until one of these blocked signals has come, or for this long, and tells whether a process outside this pid
 /// namespace sent it by kill(2) or its kind. (The kernel names the sender, except to a process whose queue was filled:
 /// good enough where a pretended signal does no more than its sender could do otherwise.)
-pub(crate) fn wait_for_signal(signals: &SigSet) -> io::Result<(c_int, bool)> {
+pub(crate) fn wait_for_signal(
+    signals: &SigSet,
+    longest: Option<Duration>,
+) -> io::Result<Option<(c_int, bool)>> {
     // SAFETY: all-zero is a valid value of this plain struct, which the kernel overwrites.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let longest = longest.map(|time| libc::timespec {
+        tv_sec: time.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    });
+    let longest = longest.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     loop {
-        // SAFETY: the set lives through the call, and `info` is valid for writes.
-        match check(unsafe { libc::sigwaitinfo(signals.as_ref(), &raw mut info) }.into()) {
+        // SAFETY: set and time live through the call (no time means for ever), and `info` is valid for writes.
+        match check(unsafe { libc::sigtimedwait(signals.as_ref(), &raw mut info, longest) }.into()) {
             Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
     // SAFETY: a signal with this code carries its sender.
     let from_outside = info.si_code == libc::SI_USER && unsafe { info.si_pid() } == 0;
-    Ok((info.si_signo, from_outside))
+    Ok(Some((info.si_signo, from_outside)))
 }
 
 /// `wait4(2)` for any child that has ended by now: its pid and wait status. The status is left as it is: there are more
@@ -323,6 +332,26 @@ pub(crate) fn take_ended_child() -> io::Result<Option<(libc::pid_t, c_int)>> {
     match check(unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, std::ptr::null_mut()) }.into())? {
         0 => Ok(None),
         pid => Ok(Some((pid as libc::pid_t, status))),
+    }
+}
+
+/// Makes this process small: set-up needed much more than waiting does, and a jail may wait for hours. What was allocated
+/// and is free again goes back (malloc_trim(3), which only the GNU C library has), and so do the program's code and
+/// constants (`MADV_DONTNEED`): what is needed of them comes from the page cache.
+pub(crate) fn give_memory_back() {
+    unsafe extern "C" {
+        // Made by the linker: where the program begins, and where its code ends; see end(3).
+        static __executable_start: u8;
+        static etext: u8;
+    }
+    let page = |address: usize| address & !4095;
+    let (begin, end) = (page((&raw const __executable_start).addr()), page((&raw const etext).addr()));
+    // SAFETY: what lies between is mapped from the program's file and was never written, so that dropping its pages
+    // changes no memory: they are read from the file again. The helper has one thread, so nobody allocates meanwhile.
+    unsafe {
+        #[cfg(target_env = "gnu")]
+        libc::malloc_trim(0);
+        libc::madvise(std::ptr::with_exposed_provenance_mut(begin), end - begin, libc::MADV_DONTNEED);
     }
 }
 
