@@ -37,7 +37,7 @@ pub(crate) struct Stat<'a>(Vec<&'a str>);
 impl<'a> Stat<'a> {
     /// The name in field 2 may hold parentheses too, so the fields are counted from its last one.
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
-        let (_, fields) = text.rsplit_once(") ")?;
+        let (_, fields) = text.rsplit_once(')')?;
         Some(Stat(fields.split_whitespace().collect()))
     }
 

@@ -10,8 +10,9 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{SysconfVar, Whence, lseek, sysconf};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// One process at one moment.
@@ -107,14 +108,21 @@ pub(crate) fn proportional(proc: &OwnedFd, process: &Process) -> Option<(u64, u6
     Some((bytes("Pss")?, bytes("Pss_Shmem").unwrap_or(0)))
 }
 
-/// The text of `/proc/PID/maps`.
+/// The text of `/proc/PID/maps`. It comes in pieces, each less than a page, and only the end says that it is the end.
 pub(crate) fn maps(proc: &OwnedFd, process: &Process) -> Option<String> {
-    read(proc, &format!("{}/task/{}/maps", process.pid, process.thread))
+    let mut bytes = Vec::new();
+    let mut file = open(proc, &format!("{}/task/{}/maps", process.pid, process.thread))?;
+    file.read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn read(proc: &OwnedFd, path: &str) -> Option<String> {
+    proc_files::read_all(open(proc, path)?).ok()
+}
+
+fn open(proc: &OwnedFd, path: &str) -> Option<File> {
     let file = openat(proc.as_fd(), path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
-    proc_files::read_all(File::from(file)).ok()
+    Some(File::from(file))
 }
 
 /// By the numbers of proc_pid_stat(5): faults are 10 and 12, processor time in ticks 14 to 17, threads 20, the start 22,
@@ -122,14 +130,13 @@ fn read(proc: &OwnedFd, path: &str) -> Option<String> {
 fn parse_stat(text: &str) -> Option<Process> {
     let stat = Stat::parse(text)?;
     let sum = |first, second| Some(stat.number(first)?.saturating_add(stat.number(second)?));
-    let ticks =
-        |ticks: u64| Duration::from_millis(ticks.saturating_mul(1000) / configured(SysconfVar::CLK_TCK, 100));
+    let ticks = |ticks: u64| Duration::from_millis(ticks.saturating_mul(1000) / UNITS.ticks);
     Some(Process {
         tasks: stat.number(20)?,
         faults: sum(10, 12)?,
         started: stat.number(22)?,
         mapped: stat.number(23)?,
-        resident: stat.number(24)?.saturating_mul(configured(SysconfVar::PAGE_SIZE, 4096)),
+        resident: stat.number(24)?.saturating_mul(UNITS.page),
         cpu: ticks(sum(14, 15)?),
         childrens_cpu: ticks(sum(16, 17)?),
         ..Process::default()
@@ -141,9 +148,19 @@ pub(crate) fn parse_kilobytes(text: &str) -> Option<u64> {
     text.strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-fn configured(name: SysconfVar, usual: u64) -> u64 {
-    sysconf(name).ok().flatten().map_or(usual, i64::unsigned_abs).max(1)
+/// What the kernel counts in.
+struct Units {
+    /// Bytes of a page.
+    page: u64,
+    /// Ticks of a second.
+    ticks: u64,
 }
+
+/// Asked for once: waiting is to touch as little code as possible.
+static UNITS: LazyLock<Units> = LazyLock::new(|| {
+    let configured = |name, usual| sysconf(name).ok().flatten().map_or(usual, i64::unsigned_abs).max(1);
+    Units { page: configured(SysconfVar::PAGE_SIZE, 4096), ticks: configured(SysconfVar::CLK_TCK, 100) }
+});
 
 #[cfg(test)]
 mod tests {
@@ -154,13 +171,28 @@ mod tests {
     }
 
     #[test]
+    fn mappings_are_read_to_their_end() {
+        let this = std::process::id();
+        let proc = OwnedFd::from(File::open("/proc").unwrap());
+        // Each thread has a stack, and that a page beside it.
+        let all_there = std::sync::Barrier::new(61);
+        let text = std::thread::scope(|scope| {
+            (0..60).for_each(|_| drop(scope.spawn(|| all_there.wait())));
+            let text = maps(&proc, &Process { pid: this, thread: this, ..Process::default() });
+            all_there.wait();
+            text.unwrap()
+        });
+        assert!(text.len() > 4096 && text.contains("[stack]"), "{text}");
+    }
+
+    #[test]
     fn a_hostile_name_does_not_shift_the_fields() {
         let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 7 18 19 4096 100 22 23";
         let plain = parse_stat(&format!("12 (sh) {rest}")).unwrap();
         let hostile = parse_stat(&format!("12 (a) R 1 (b) ) {rest}")).unwrap();
-        let ticks = |ticks: u64| Duration::from_millis(ticks * 1000 / configured(SysconfVar::CLK_TCK, 100));
+        let ticks = |ticks: u64| Duration::from_millis(ticks * 1000 / UNITS.ticks);
         assert_eq!((plain.tasks, plain.faults, plain.started), (7, 7 + 9, 19));
-        assert_eq!((plain.mapped, plain.resident), (4096, 100 * configured(SysconfVar::PAGE_SIZE, 4096)));
+        assert_eq!((plain.mapped, plain.resident), (4096, 100 * UNITS.page));
         assert_eq!((plain.cpu, plain.childrens_cpu), (ticks(11 + 12), ticks(13 + 14)));
         assert_eq!(plain, hostile);
         assert_eq!(parse_stat("12 (sh) S 1"), None);
