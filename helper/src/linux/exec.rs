@@ -4,18 +4,16 @@ use super::forks;
 use super::message::{self, Message};
 use super::program::{self, Program};
 use super::signals;
-use super::sys::{self, Forked};
+use super::sys;
 use super::view::HOME;
 use crate::error::{Context, Result, failure};
 use crate::validate::Plan;
 use agentkit_protocol::{Bytes, FailureKind};
-use nix::fcntl::OFlag;
 use nix::libc;
-use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, pipe2, setsid};
+use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -76,37 +74,16 @@ impl<'a> Command<'a> {
 
     /// Starts the command and returns its pid once it was really executed.
     pub(crate) fn start(self, channel: &OwnedFd) -> Result<libc::pid_t> {
-        let (mut errors, in_child) = pipe2(OFlag::O_CLOEXEC)
-            .map_err(io::Error::from)
-            .map(|(r, w)| (File::from(r), w))
-            .context(STEP, "pipe2")?;
-        let pid = match sys::fork().context(STEP, "fork")? {
-            Forked::Child => {
-                let errno = self.become_command(channel).raw_os_error().unwrap_or(libc::EIO);
-                // If even this fails, the parent sees the end of the pipe and an exit code of 127.
-                drop(File::from(in_child).write_all(&errno.to_ne_bytes()));
-                std::process::exit(crate::exit_code::NOT_FOUND);
-            }
-            Forked::Parent { pid, .. } => pid,
-        };
-        drop(in_child);
-        let mut errno = [0; 4];
-        match errors.read_exact(&mut errno) {
-            // Closed by a successful execve.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(pid),
-            Err(error) => Err(error).context(STEP, "read the error pipe"),
-            Ok(()) => Err(self.not_started(i32::from_ne_bytes(errno))),
-        }
-    }
-
-    /// Between fork and exec; returns only on failure. The limits, the filter and the lack of privileges are inherited.
-    fn become_command(&self, channel: &OwnedFd) -> io::Error {
-        match self.prepare(channel) {
+        let become_command = || match self.prepare(channel) {
             Ok(()) => sys::execute(&self.path, &self.argv, &self.env),
             Err(error) => error,
-        }
+        };
+        sys::spawn(&become_command)
+            .context(STEP, "clone")?
+            .map_err(|error| self.not_started(error.raw_os_error().unwrap_or(libc::EIO)))
     }
 
+    /// Between clone and exec. The limits, the filter and the lack of privileges are inherited.
     fn prepare(&self, channel: &OwnedFd) -> io::Result<()> {
         // A session of its own: no controlling terminal, and a group that the caller's signals do not reach.
         setsid()?;
@@ -119,7 +96,6 @@ impl<'a> Command<'a> {
             let listener = forks::ask_supervisor()?;
             message::send(channel.as_fd(), &Message::AsksBeforeForks, &[listener.as_fd()])?;
         }
-        // Among them is the error pipe, whose end tells init that this worked.
         sys::close_on_exec(FIRST_AFTER_STREAMS)
     }
 

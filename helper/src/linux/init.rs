@@ -18,7 +18,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::setsid;
+use nix::unistd::{Pid, setpgid};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -64,8 +64,9 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     privileges::be_killed_first()?;
     // These were the last things that needed an open /proc/self.
     privileges::hide_from_equals()?;
-    leave_session(&task.relays)?;
-    let loopback = network::raise_loopback();
+    leave_caller(&task.relays)?;
+    let sockets = sockets::open()?;
+    let loopback = network::raise_loopback(sockets.as_ref());
     let connections = match &loopback {
         Ok(()) => watch::listen_for_connections(&task.plan.watched_ports)?,
         Err(_) if task.plan.watched_ports.is_empty() => None,
@@ -74,7 +75,6 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
                 .context(STEP, "raise the loopback, which watched ports need");
         }
     };
-    let sockets = sockets::open()?;
     // Before the launcher's /proc is gone.
     forbid_nested_namespaces()?;
     let mounted = mounts::build(&mut task.view, task.plan, &task.guards)?;
@@ -163,9 +163,11 @@ fn map_ids(identity: &Identity) -> Result<()> {
     write("/proc/self/gid_map", format!("{INNER_ID} {} 1", identity.gid))
 }
 
-/// Leaves the caller's session, its keyring and its output streams.
-fn leave_session(relays: &Relays) -> Result<()> {
-    setsid().map_err(io::Error::from).context(STEP, "setsid")?;
+/// Leaves the caller's process group, its session keyring and its output streams.
+fn leave_caller(relays: &Relays) -> Result<()> {
+    // Of the caller's process group, that is, so that no terminal or caller signals it; the command has a session of its
+    // own, and init's would only cost a scheduling group.
+    setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(io::Error::from).context(STEP, "setpgid")?;
     // Kernels without keyrings have none to leave.
     match sys::join_new_session_keyring() {
         Err(error) if error.raw_os_error() != Some(libc::ENOSYS) => {

@@ -41,7 +41,7 @@ pub(crate) fn read(asked: &Limits, launcher: &Namespaces) -> Result<ReadBack> {
     let status = Status::of_this_process()?;
     let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
     let capabilities = sets.iter().try_fold(0, |all, set| Ok(all | status.hexadecimal(set)?));
-    let map = std::fs::read_to_string("/proc/self/uid_map").context(STEP, "read /proc/self/uid_map")?;
+    let map = proc_files::read("/proc/self/uid_map").context(STEP, "read /proc/self/uid_map")?;
     let mut ids = map.split_whitespace().map(str::parse);
     let (Some(Ok(uid)), Some(Ok(outer_uid)), Some(Ok(1)), None) =
         (ids.next(), ids.next(), ids.next(), ids.next())

@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "the one place for calls that neither std, nix nor caps wrap")]
 
 use nix::sys::signal::SigSet;
-use std::ffi::{CStr, CString, c_char, c_int, c_long};
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -63,6 +63,44 @@ pub(crate) fn fork() -> io::Result<Forked> {
     match check(unsafe { libc::fork() }.into())? {
         0 => Ok(Forked::Child),
         pid => Ok(Forked::Parent { pid: pid as libc::pid_t, pidfd: None }),
+    }
+}
+
+/// A new process that does `work` in this one's memory, which waits meanwhile (`CLONE_VM | CLONE_VFORK` of clone(2), as
+/// posix_spawn(3) has it). To copy the page tables, and then every page that either writes, would take longer than all
+/// that is done between fork and exec.
+///
+/// `work` only comes back if it could not become another program, with the reason. Same condition as
+/// [`clone_process`].
+pub(crate) fn spawn(work: &dyn Fn() -> io::Error) -> io::Result<Result<libc::pid_t, io::Error>> {
+    const STACK: usize = 256 << 10;
+    struct Job<'a> {
+        work: &'a dyn Fn() -> io::Error,
+        failure: Option<io::Error>,
+    }
+    extern "C" fn child(job: *mut c_void) -> c_int {
+        // SAFETY: the parent made this a pointer to its job, and neither touches nor drops it before this ends.
+        let job = unsafe { &mut *job.cast::<Job>() };
+        job.failure = Some((job.work)());
+        // The C library ends the process with it.
+        127
+    }
+    let mut job = Job { work, failure: None };
+    // Pages of it that are not used are never there.
+    let mut stack = Vec::<u128>::with_capacity(STACK / size_of::<u128>());
+    // SAFETY: one past the last element of the allocation, aligned as the ABI wants it.
+    let top = unsafe { stack.as_mut_ptr().add(stack.capacity()) };
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: this process is suspended until the child executes a program or ends, so that job and stack live as long
+    // as it uses them and nobody else touches this memory. Descriptors, directory and signal settings are the child's
+    // own; what it allocates and does not free before execve(2) is lost, a few hundred bytes.
+    let pid = check(unsafe { libc::clone(child, top.cast(), flags, (&raw mut job).cast()) }.into())?;
+    match job.failure {
+        None => Ok(Ok(pid as libc::pid_t)),
+        Some(failure) => {
+            wait_with_usage(pid as libc::pid_t)?;
+            Ok(Err(failure))
+        }
     }
 }
 
