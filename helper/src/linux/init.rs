@@ -6,6 +6,7 @@ use super::identity::{INNER_ID, Identity};
 use super::message::{self, Message};
 use super::program::Program;
 use super::pty::{self, Terminal};
+use super::read_back::Namespaces;
 use super::relay::Relays;
 use super::signals::{self, ForInit};
 use super::view::View;
@@ -39,7 +40,6 @@ pub(crate) struct Task<'a> {
     /// The caller's terminal, if the command is to have one of its own.
     pub(crate) terminal: Option<Terminal>,
     pub(crate) identity: Identity,
-    pub(crate) launcher: read_back::Namespaces,
     /// The limit of the group that this process was born in, if there is one.
     pub(crate) memory_group: Option<u64>,
     pub(crate) guards: Guards,
@@ -84,13 +84,14 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     let launchers_limits = limits::apply(&task.plan.limits)?;
     privileges::drop_all()?;
     seccomp::load(loopback.is_ok())?;
+    let launcher = launchers_namespaces(channel)?;
     let read_back = ReadBack {
         loopback: loopback.is_ok(),
         sockets_tell: sockets.is_some(),
         launchers_limits,
         memory_group: task.memory_group,
         workdir_read_only: mounted.workdir_read_only,
-        ..read_back::read(&task.plan.limits, &task.launcher)?
+        ..read_back::read(&task.plan.limits, &launcher)?
     };
     capabilities::check(&capabilities::derive(&read_back, task.plan), task.plan)?;
     let command = start(task, terminal.as_ref(), channel)?;
@@ -109,6 +110,13 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
         Some(pid) => reap_until_gone(pid),
         None => Ok(EndedBy::Exit(0)),
     }
+}
+
+/// The supervisor has looked them up meanwhile.
+fn launchers_namespaces(channel: &OwnedFd) -> Result<Namespaces> {
+    let message = message::receive(channel.as_fd()).context(STEP, "receive the launcher's namespaces")?;
+    let gone = || io::Error::other("the supervisor is gone");
+    message.map(|(launcher, _)| launcher).ok_or_else(gone).context(STEP, "receive the launcher's namespaces")
 }
 
 /// For the supervisor, who can look at it only with the eyes of the jail: through the mount that maps its owner.

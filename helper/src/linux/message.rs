@@ -1,4 +1,4 @@
-//! Everything that init says to the supervisor: one datagram a message, descriptors with the first.
+//! Everything that init and the supervisor say to each other: one datagram a message, descriptors with the first.
 
 use super::sys;
 use crate::error::{Context, Result};
@@ -7,6 +7,7 @@ use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recv, recvmsg, sendmsg,
     socketpair,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -43,7 +44,11 @@ pub(crate) fn channel() -> Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Sends one message.
-pub(crate) fn send(channel: BorrowedFd, message: &Message, descriptors: &[BorrowedFd]) -> io::Result<()> {
+pub(crate) fn send(
+    channel: BorrowedFd,
+    message: &impl Serialize,
+    descriptors: &[BorrowedFd],
+) -> io::Result<()> {
     let bytes = frame::encode(message).map_err(io::Error::other)?;
     let numbers: Vec<i32> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&numbers)];
@@ -52,8 +57,8 @@ pub(crate) fn send(channel: BorrowedFd, message: &Message, descriptors: &[Borrow
     Ok(())
 }
 
-/// Receives one message; `None` when init has closed its end.
-pub(crate) fn receive(channel: BorrowedFd) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
+/// Receives one message; `None` when the other end is closed.
+pub(crate) fn receive<M: DeserializeOwned>(channel: BorrowedFd) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
     // A buffer for the largest would have to be cleared every time.
     let peek = MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC;
     let mut bytes = vec![0; recv(channel.as_raw_fd(), &mut [], peek)?];

@@ -94,7 +94,6 @@ struct Command<'a> {
 /// What happens outside, in an order that matters: what needs the launcher's privileges comes first, then they are
 /// given up, and the new process has none to begin with.
 fn enter(plan: &Plan, workdir: &WorkPath, command: Option<Command>) -> Result<Jail> {
-    let launcher = read_back::Namespaces::of_this_process()?;
     let identity = Identity::choose()?;
     let grants = command.as_ref().map_or(&[][..], |command| &command.program.grants);
     let mut view = View::new(workdir, grants, &plan.rules)?;
@@ -132,7 +131,6 @@ fn enter(plan: &Plan, workdir: &WorkPath, command: Option<Command>) -> Result<Ja
         relays,
         terminal,
         identity,
-        launcher,
         memory_group,
         guards,
     };

@@ -6,11 +6,12 @@ use super::identity::Identity;
 use super::init::{self, Task};
 use super::message;
 use super::pty::Terminal;
+use super::read_back::Namespaces;
 use super::relay::Relays;
 use super::sys::{self, Forked};
 use crate::error::{Context, Hint, NO_USER_NAMESPACES, Result};
 use nix::libc;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 const STEP: &str = "namespaces";
 
@@ -51,6 +52,9 @@ pub(crate) fn enter(task: Task<'_>) -> Result<Jail> {
         Forked::Parent { pid, pidfd } => {
             let pidfd =
                 pidfd.ok_or_else(|| std::io::Error::other("no pidfd came back")).context(STEP, "clone3")?;
+            // Looked up while init is busy; it compares them with its own.
+            let launcher = Namespaces::of_this_process()?;
+            message::send(ours.as_fd(), &launcher, &[]).context(STEP, "tell init about the launcher")?;
             let Task { identity, mut relays, terminal, guards, .. } = task;
             // As long as we held the pipes too, the copiers would wait for us.
             relays.let_go();

@@ -4,12 +4,14 @@ use super::limits;
 use super::proc_files;
 use crate::error::{Context, Result};
 use agentkit_protocol::{Limits, ReadBack};
+use serde::{Deserialize, Serialize};
 use std::io;
 
 const STEP: &str = "read back";
 const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
 
 /// The identities of a process's namespaces.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Namespaces(Vec<String>);
 
 impl Namespaces {
