@@ -3,6 +3,7 @@
 use super::sys;
 use crate::error::{Context, Result};
 use agentkit_protocol::{EndedBy, Failure, ReadBack, frame};
+use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recv, recvmsg, sendmsg,
     socketpair,
@@ -61,7 +62,12 @@ pub(crate) fn send(
 pub(crate) fn receive<M: DeserializeOwned>(channel: BorrowedFd) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
     // A buffer for the largest would have to be cleared every time.
     let peek = MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC;
-    let mut bytes = vec![0; recv(channel.as_raw_fd(), &mut [], peek)?];
+    let mut length = recv(channel.as_raw_fd(), &mut [], peek);
+    if length == Err(Errno::ECONNRESET) {
+        // The other end was closed without having read everything. That is told once, before what it has said itself.
+        length = recv(channel.as_raw_fd(), &mut [], peek);
+    }
+    let mut bytes = vec![0; length?];
     let mut space = nix::cmsg_space!([i32; MOST_DESCRIPTORS]);
     let mut parts = [IoSliceMut::new(&mut bytes)];
     let received =
