@@ -1,10 +1,12 @@
 //! Attacks on whoever uses git in the work dir afterwards: whatever git would execute is planted, then the host runs git.
-//! Whether the plant was executed decides.
+//! Whether the plant was executed decides. Every attack is made in a bound work dir, and once more in an overlay that is
+//! committed.
 
 use crate::attacks;
 use crate::jail::who::Who;
 use crate::scene::{Scene, bites};
 use crate::support::Stop;
+use agentkit_protocol::{Bytes, Commit, Committed, WorkDir};
 use std::fs;
 
 attacks![
@@ -25,7 +27,11 @@ attacks![
     hooks_elsewhere,
     hooks_elsewhere_behind_a_renamed_parent,
     hooks_elsewhere_behind_a_new_link,
+    hooks_in_a_place_that_is_not_there_yet,
+    hooks_of_a_repository_beside_a_file_called_head,
+    a_repository_made_of_a_file_called_head,
     settings_that_are_included,
+    settings_that_are_included_from_elsewhere,
     a_submodule_rebuilt_after_its_parent_was_renamed,
     a_worktree_led_astray,
     the_next_step_of_a_rebase,
@@ -71,7 +77,7 @@ fn executes(who: Who, before: &str, attack: &str, after: &str) -> Result<(), Sto
          os.environ['executed'] = arguments[0]\n\
          answer(str(subprocess.call(['sh', '-c', script])))"
     );
-    let attack = scene.attack(&payload).knows(&executed).policy(|policy| {
+    let mut attack = scene.attack(&payload).knows(&executed).policy(|policy| {
         policy.limits.processes = 200;
     });
     prepare()?;
@@ -84,6 +90,15 @@ fn executes(who: Who, before: &str, attack: &str, after: &str) -> Result<(), Sto
     run.must_have_attempted()?;
     assert!(!was_executed()?, "{run:?}");
     assert!(run.ended()?.unchecked.is_empty(), "{run:?}");
+    prepare()?;
+    attack.policy.workdir =
+        WorkDir::Overlay { path: Bytes::from(scene.path("work")), commit: Commit::Always };
+    let run = attack.jailed()?;
+    run.must_have_attempted()?;
+    assert!(!was_executed()?, "committed: {run:?}");
+    let changes = run.ended()?.changes.unwrap_or_default();
+    assert_eq!(changes.commit, Committed::Yes, "{run:?}");
+    assert!(changes.kept_back > 0, "{run:?}");
     host("chmod -R u+rwx . 2>&1")?;
     Ok(())
 }
@@ -176,9 +191,33 @@ fn hooks_elsewhere_behind_a_new_link(who: Who) -> Result<(), Stop> {
     executes(who, HOOKS, "mv tools t2; hook t3; ln -s t3 tools", COMMIT)
 }
 
+fn hooks_in_a_place_that_is_not_there_yet(who: Who) -> Result<(), Stop> {
+    let before = "git config core.hooksPath .husky/_";
+    executes(who, before, "mkdir -p .husky/_; evil .husky/_/pre-commit", COMMIT)
+}
+
+/// Git takes no notice of it, so nor must it hide what lies below.
+fn hooks_of_a_repository_beside_a_file_called_head(who: Who) -> Result<(), Stop> {
+    let before = "echo notes > HEAD; git init -q sub";
+    executes(who, before, "hook sub/.git", &format!("cd sub && {COMMIT}"))
+}
+
+/// All that is missing for a bare repository comes from the run.
+fn a_repository_made_of_a_file_called_head(who: Who) -> Result<(), Stop> {
+    let attack = "git init -q --bare x; rm x/HEAD; cp -r x/. a/b; evil a/b/evil; git -C a/b config core.bare false;\n\
+                  git -C a/b config core.worktree .; git -C a/b config core.fsmonitor ./evil";
+    let before = "mkdir -p a/b; for place in a a/b; do echo ref: refs/heads/main > $place/HEAD; done";
+    executes(who, before, attack, "cd a/b && git status")
+}
+
 fn settings_that_are_included(who: Who) -> Result<(), Stop> {
     let before = "printf '[user]\\nname = n\\n' > settings; git config include.path ../settings";
     executes(who, before, "evil evil; printf '[core]\\nfsmonitor = ./evil\\n' > settings", "git status")
+}
+
+fn settings_that_are_included_from_elsewhere(who: Who) -> Result<(), Stop> {
+    let attack = "mkdir cfg; evil evil; printf '[core]\\nfsmonitor = ./evil\\n' > cfg/settings";
+    executes(who, "git config include.path ../cfg/settings", attack, "git status")
 }
 
 fn a_submodule_rebuilt_after_its_parent_was_renamed(who: Who) -> Result<(), Stop> {

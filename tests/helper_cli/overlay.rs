@@ -38,6 +38,7 @@ tests![
     links_are_committed_as_they_are,
     what_is_no_file_stays_out,
     names_that_git_acts_on_stay_out,
+    what_git_settings_and_links_lead_to_stays_out,
     closed_directories_are_committed,
     the_list_of_changes_is_bounded,
     a_full_overlay_says_so,
@@ -504,6 +505,80 @@ fn names_that_git_acts_on_stay_out() -> Result<(), Stop> {
     let policy = overlay(&work, Commit::Always, script);
     desk.launch(&Policy { git: GitNames::Off, ..policy })?;
     assert_eq!(fs::read(work.join(".git/config"))?, b"c\nevil\n");
+    Ok(())
+}
+
+fn what_git_settings_and_links_lead_to_stays_out() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let work = desk.path("work");
+    let settings = "[core]\\n\\thooksPath = cfg/hooks\\n[include]\\n\\tpath = ../inc\\n";
+    let before = format!(
+        "mkdir -p .git cfg/hooks hk t/u data/objects data/refs deep/1/2/3/4/5/6/7/8/9/.git; \
+         printf '{settings}' > .git/config; echo i > inc; echo h > cfg/hooks/h; echo c > cfg/other; \
+         ln -s ../hk .git/hooks; ln -s ../t/u/hooks .git/remotes; echo u > t/u/file; \
+         echo ref: x > data/HEAD; echo c > data/config; \
+         printf '[core]\\nhooksPath = .husky' > deep/1/2/3/4/5/6/7/8/9/.git/config"
+    );
+    let reset = || -> Result<Tree, Stop> {
+        fs::remove_dir_all(&work)?;
+        fs::create_dir(&work)?;
+        bare(&work, &before)?;
+        tree(&work, true)
+    };
+    // What is done, what of it stays out, and what becomes of the rest.
+    let cases = [
+        ("echo evil > cfg/hooks/x; echo evil > hk/x", "cfg/hooks hk", ""),
+        ("echo evil > inc", "inc", ""),
+        ("rm inc; mkdir inc", "inc", ""),
+        ("rm -r cfg; echo x > made", "cfg", "-cfg/other +made"),
+        (
+            "mv cfg c2; mkdir -p cfg/hooks; echo evil > cfg/hooks/x",
+            "cfg/hooks",
+            "-cfg/other +c2 +c2/hooks +c2/hooks/h +c2/other",
+        ),
+        ("mv cfg c2; ln -s c2 cfg", "cfg", "+c2 +c2/hooks +c2/hooks/h +c2/other"),
+        ("rm -r cfg; echo x > cfg", "cfg", ""),
+        ("mkdir t/u/hooks; echo evil > t/u/hooks/x; echo x > t/u/y", "t/u/hooks", "+t/u/y"),
+        ("mkdir t/u/Hooks", "t/u/Hooks", ""),
+        ("rm -r t; ln -s hk t", "t", ""),
+        ("rm -r t", "", "-t -t/u -t/u/file"),
+        ("rm -r data", "data", ""),
+        ("mv data d2; ln -s d2 data", "d2/HEAD data", "+d2 +d2/config +d2/objects +d2/refs"),
+        ("mkdir deep/1/2/3/4/5/6/7/8/9/.husky", "deep/1/2/3/4/5/6/7/8/9/.husky", ""),
+        ("mkdir .husky; echo x > .husky/pre-commit", "", "+.husky +.husky/pre-commit"),
+    ];
+    for (script, kept, differs) in cases {
+        let before = reset()?;
+        let changes = commit(&desk, script)?;
+        let said: Vec<String> = changes
+            .iter()
+            .filter(|change| change.kept_back == Some(KeptBack::HostExecuted))
+            .map(|change| text(&change.path.0))
+            .collect();
+        let after = tree(&work, true)?;
+        let gone = before
+            .keys()
+            .filter(|path| !after.contains_key(*path))
+            .map(|path| format!("-{}", path.display()));
+        let made = after
+            .keys()
+            .filter(|path| !before.contains_key(*path))
+            .map(|path| format!("+{}", path.display()));
+        let now: Vec<String> = gone.chain(made).collect();
+        assert_eq!(
+            (said.join(" "), now.join(" ")),
+            (kept.to_owned(), differs.to_owned()),
+            "{script}: {changes:?}"
+        );
+        for (path, line) in before.iter().filter(|(path, _)| after.contains_key(*path)) {
+            assert_eq!(after.get(path), Some(line), "{script}: {path:?}");
+        }
+        reset()?;
+        let policy = overlay(&work, Commit::Always, script);
+        let run = desk.launch(&Policy { git: GitNames::Off, ..policy })?;
+        let list = self::changes(&run)?.list;
+        assert!(!list.is_empty() && list.iter().all(|change| change.committed), "{script}: {list:?}");
+    }
     Ok(())
 }
 

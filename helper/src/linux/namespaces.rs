@@ -12,6 +12,7 @@ use super::sys::{self, Forked};
 use crate::error::{Context, Hint, NO_USER_NAMESPACES, Result};
 use nix::libc;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
 const STEP: &str = "namespaces";
 
@@ -29,6 +30,8 @@ pub(crate) struct Jail {
     pub(crate) pidfd: OwnedFd,
     /// What init says, and by its end that init is gone.
     pub(crate) messages: OwnedFd,
+    /// Where the command started.
+    pub(crate) directory: PathBuf,
     /// Knows what the jail must not have changed in the end.
     pub(crate) guards: Guards,
     /// Whoever holds the identity's claim keeps it from being used twice.
@@ -55,13 +58,14 @@ pub(crate) fn enter(task: Task<'_>) -> Result<Jail> {
             // Looked up while init is busy; it compares them with its own.
             let launcher = Namespaces::of_this_process()?;
             message::send(ours.as_fd(), &launcher, &[]).context(STEP, "tell init about the launcher")?;
-            let Task { identity, mut relays, terminal, guards, .. } = task;
+            let Task { identity, mut relays, terminal, guards, directory, .. } = task;
             // As long as we held the pipes too, the copiers would wait for us.
             relays.let_go();
             Ok(Jail {
                 pid,
                 pidfd,
                 messages: ours,
+                directory,
                 guards,
                 _identity: identity,
                 terminal,

@@ -166,9 +166,8 @@ impl<'a> Supervisor<'a> {
                 }
                 let overlay = match self.plan.workdir {
                     WorkDir::Overlay { commit, .. } => {
-                        let layers =
-                            Layers { upper: handle("the upper layer")?, host: handle("the work dir")? };
-                        Some((layers, commit))
+                        let (upper, host) = (handle("the upper layer")?, handle("the work dir")?);
+                        Some((Layers { upper, host, path: self.jail.directory.clone() }, commit))
                     }
                     WorkDir::Scratch | WorkDir::Bind(_) => None,
                 };

@@ -394,16 +394,16 @@ pub(crate) fn names(directory: BorrowedFd) -> io::Result<Vec<CString>> {
 /// Removes whatever `name` is in `parent`, with everything in it. Other file systems mounted there are left alone and
 /// make it fail, as does the deadline; what could be removed until then is gone.
 pub(crate) fn remove(parent: BorrowedFd, name: &CStr, deadline: Instant) -> io::Result<()> {
-    remove_except(parent, name, deadline, |_| false).map(drop)
+    remove_except(parent, name, deadline, |_, _| false).map(drop)
 }
 
-/// The same, but for names below `name` that are to be kept, and the directories that lead to them. Whether everything
-/// is gone.
+/// The same, but for what is to be kept below `name`, and the directories that lead to it. `keep` is told the way from
+/// there to a directory, and a name in it. Whether everything is gone.
 pub(crate) fn remove_except(
     parent: BorrowedFd,
     name: &CStr,
     deadline: Instant,
-    keep: impl Fn(&CStr) -> bool,
+    keep: impl Fn(&Trail, &CStr) -> bool,
 ) -> io::Result<bool> {
     match unlinkat(parent, name, UnlinkatFlags::NoRemoveDir) {
         Err(Errno::EISDIR) => {}
@@ -426,7 +426,7 @@ fn empty(
     parent: BorrowedFd,
     name: &CStr,
     deadline: Instant,
-    keep: &impl Fn(&CStr) -> bool,
+    keep: &impl Fn(&Trail, &CStr) -> bool,
 ) -> io::Result<bool> {
     let mut outer = Trail::new(parent)?;
     match outer.enter(name) {
@@ -438,13 +438,13 @@ fn empty(
     let mut kept = false;
     while let Some(step) = walk.next()? {
         let (name, flag) = match step {
-            Step::Entry(name, _) if keep(&name) => {
+            Step::Entry(name, _) if keep(walk.trail(), &name) => {
                 kept = true;
                 continue;
             }
             Step::Entry(name, _) => (name, UnlinkatFlags::NoRemoveDir),
             Step::Directory(name) => {
-                if keep(&name) {
+                if keep(walk.trail(), &name) {
                     kept = true;
                     walk.skip();
                 }
@@ -646,7 +646,7 @@ mod tests {
         let read_only = fs::Permissions::from_mode(0o555);
         fs::set_permissions(root.path().join("d/read-only"), read_only).unwrap();
         let here = open(root.path());
-        let remove = |name| remove_except(here.as_fd(), name, soon(), |name| name == c"keep").unwrap();
+        let remove = |name| remove_except(here.as_fd(), name, soon(), |_, name| name == c"keep").unwrap();
         assert!(!remove(c"d"));
         let left = steps(root.path(), Bounds::until(soon()));
         assert_eq!(left.iter().filter(|step| !step.starts_with("out")).count(), 4, "{left:?}");

@@ -1,6 +1,6 @@
 //! What repositories there are before the command starts.
 
-use super::inside::{follow, plain, reach};
+use super::inside::{follow, reach};
 use super::names::{COVERED, HEAD, NESTING, State, WATCHED, is_git, is_quarantine, is_repository};
 use super::{Time, config};
 use crate::linux::tree::{Bounds, FileId, Kind, Step, Walk, open_directory};
@@ -43,15 +43,24 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Looks through a directory. `path` is how it is called, for absolute paths in settings.
+    /// Looks through a directory, as far as a launch can wait for it. `path` is how it is called, for absolute paths in
+    /// settings.
     pub(super) fn find(directory: BorrowedFd, path: &Path) -> io::Result<Self> {
         let deadline = Instant::now() + LONGEST;
-        let mut search = Search { root: directory, path, deadline, known: Known::default() };
-        match search.run() {
+        let mut search = Search { root: directory, path, deadline, known: Known::default(), is_brief: true };
+        let bounds = Bounds { depth: DEEPEST, opens_closed: false, ..Bounds::until(deadline) };
+        match search.run(bounds) {
             // It was looked for as long as it may take.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
             result => result?,
         }
+        Ok(search.known)
+    }
+
+    /// Looks through all of it.
+    pub(super) fn find_all(directory: BorrowedFd, path: &Path, deadline: Instant) -> io::Result<Self> {
+        let mut search = Search { root: directory, path, deadline, known: Known::default(), is_brief: false };
+        search.run(Bounds::until(deadline))?;
         Ok(search.known)
     }
 }
@@ -70,21 +79,22 @@ struct Search<'a> {
     path: &'a Path,
     deadline: Instant,
     known: Known,
+    /// Whether it leaves out what takes long.
+    is_brief: bool,
 }
 
 impl Search<'_> {
-    fn run(&mut self) -> io::Result<()> {
-        let bounds = Bounds { depth: DEEPEST, opens_closed: false, ..Bounds::until(self.deadline) };
+    fn run(&mut self, bounds: Bounds) -> io::Result<()> {
         let mut walk = Walk::new(self.root, bounds)?;
         while let Some(step) = walk.next()?
-            && self.known.repositories.len() < MOST_REPOSITORIES
+            && (!self.is_brief || self.known.repositories.len() < MOST_REPOSITORIES)
         {
             match step {
                 Step::Entry(name, _) if name.as_c_str() == HEAD && is_repository(walk.here()) => {
                     let path = walk.trail().path_of(c"");
                     self.repository(walk.trail().id(), walk.here(), &path)?;
                 }
-                Step::Entry(name, kind) if is_git(&name) => {
+                Step::Entry(name, kind) if is_git(name.to_bytes()) => {
                     self.git_link(walk.here(), &name, walk.trail().path_of(&name), kind)?;
                 }
                 Step::Directory(name) if !self.enters(&walk, &name)? => walk.skip(),
@@ -107,13 +117,13 @@ impl Search<'_> {
             return Ok(false);
         }
         // Closed to us, or gone meanwhile: the walk finds out itself.
-        if is_git(name)
+        if is_git(name.to_bytes())
             && let Ok(directory) = open_directory(walk.here(), name)
         {
             let id = FileId::of(&nix::sys::stat::fstat(&directory)?);
             self.repository(id, directory.as_fd(), &path())?;
         }
-        Ok(!NOT_SEARCHED.contains(&name))
+        Ok(!self.is_brief || !NOT_SEARCHED.contains(&name))
     }
 
     /// A `.git` that is no directory: a worktree's, a submodule's, or a link.
@@ -156,8 +166,7 @@ impl Search<'_> {
         let config::Paths { hooks, included } = config::paths(&text);
         for hooks in hooks.iter().map(|path| Path::new(OsStr::from_bytes(path))) {
             // Relative to where hooks run: the working tree, or a bare repository itself.
-            let is_git =
-                repository.file_name().is_some_and(|name| plain(name).is_ok_and(|name| is_git(&name)));
+            let is_git = repository.file_name().is_some_and(|name| is_git(name.as_bytes()));
             let base = repository.parent().filter(|_| is_git).unwrap_or(repository);
             // One common tool keeps generated hooks in `_`, and beside it the scripts that they execute.
             let hooks = if hooks.ends_with("_") { hooks.parent().unwrap_or(hooks) } else { hooks };

@@ -3,8 +3,9 @@
 //! Before the launch the repositories there are found ([`find`]), in the jail their names are covered by read-only mounts
 //! ([`cover`]), and once the tree is dead everything new or changed is moved aside ([`put_aside`]). Nothing is ever made
 //! on the host to protect something, so a launcher that is killed leaves nothing behind, but does not look afterwards
-//! either: what was there was covered all the same.
+//! either: what was there was covered all the same. A commit of an overlay leaves the same names alone ([`commit`]).
 
+mod commit;
 mod config;
 mod cover;
 mod find;
@@ -23,6 +24,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+pub(crate) use commit::{HostExecuted, holds_heads, is_host_executed};
+pub(crate) use names::is_git;
 pub(crate) use put_aside::Swept;
 
 const STEP: &str = "git names";

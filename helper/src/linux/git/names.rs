@@ -25,8 +25,8 @@ pub(super) const HEAD: &CStr = c"HEAD";
 pub(super) const QUARANTINE: &str = ".agentkit-quarantine";
 
 /// `.git`, however a file system that ignores case may spell it.
-pub(super) fn is_git(name: &CStr) -> bool {
-    name.to_bytes().eq_ignore_ascii_case(b".git")
+pub(crate) fn is_git(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b".git")
 }
 
 pub(super) fn is_quarantine(name: &CStr) -> bool {

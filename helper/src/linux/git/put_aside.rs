@@ -82,7 +82,9 @@ impl Sweep<'_> {
         let mut walk = Walk::new(self.guard.directory.as_fd(), Bounds::until(self.deadline))?;
         while let Some(step) = walk.next()? {
             let (name, result) = match step {
-                Step::Entry(name, _) if is_git(&name) => (name.clone(), self.git_link(&walk, &name)),
+                Step::Entry(name, _) if is_git(name.to_bytes()) => {
+                    (name.clone(), self.git_link(&walk, &name))
+                }
                 Step::Entry(name, _) if name.as_c_str() == HEAD && is_repository(walk.here()) => {
                     (name, self.head(&walk))
                 }
@@ -145,7 +147,7 @@ impl Sweep<'_> {
         }
         let at_top = walk.trail().depth() == 0;
         // Of a worktree, git minds if only a part is missing.
-        let is_whole = is_git(name) || self.worktrees.contains(&here);
+        let is_whole = is_git(name.to_bytes()) || self.worktrees.contains(&here);
         if !is_whole && !at_top {
             return Ok(true);
         }

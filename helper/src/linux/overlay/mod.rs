@@ -9,7 +9,6 @@
 mod attributes;
 mod commit;
 mod entry;
-mod git_names;
 mod mount;
 mod record;
 mod settle;
@@ -19,6 +18,7 @@ pub(crate) use mount::mount;
 pub(crate) use settle::settle;
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
 const STEP: &str = "overlay";
 
@@ -29,4 +29,6 @@ pub(crate) struct Layers {
     pub(crate) upper: OwnedFd,
     /// The host directory, as the jail's user: for a root launcher with its owner mapped.
     pub(crate) host: OwnedFd,
+    /// How that is called outside.
+    pub(crate) path: PathBuf,
 }

@@ -32,7 +32,7 @@ pub(crate) fn mount(lower: OwnedFd, path: &Path, commit: Commit) -> Result<(Owne
     let mount = assemble(&stage, &upper, &scratch, attributes)
         .context(STEP, format_args!("mount an overlay on the work dir {path:?}"))
         .map_err(explain)?;
-    Ok((mount, Layers { upper: above, host: lower }))
+    Ok((mount, Layers { upper: above, host: lower, path: path.to_path_buf() }))
 }
 
 fn assemble(lower: &Path, upper: &Path, scratch: &Path, attributes: u64) -> io::Result<OwnedFd> {

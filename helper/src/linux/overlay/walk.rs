@@ -3,10 +3,10 @@
 use super::attributes::is_opaque;
 use super::commit::{self, PERMISSIONS};
 use super::entry::{is_whiteout, kind, look, open_file, unlock};
-use super::git_names::{is_git_directory, is_host_executed};
 use super::record::Record;
 use super::{Layers, STEP};
 use crate::error::{Context, Result};
+use crate::linux::git::{HostExecuted, holds_heads, is_git, is_host_executed};
 use crate::linux::tree::{self, Kind, Trail};
 use agentkit_protocol::{ChangeKind, Changes, Committed, EntryKind, Failure, KeptBack, LONGEST_SETTLING};
 use nix::fcntl::readlinkat;
@@ -15,11 +15,13 @@ use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::{Duration, Instant};
 
 /// How much of files that look the same is compared; those beyond it count as modified.
 const COMPARED: u64 = 256 << 20;
+/// How long the host's directory may be looked through; where that does not do, nothing is committed.
+const SEARCHED: Duration = Duration::from_secs(60);
 /// How much of a path a message shows.
 const SHOWN: usize = 1024;
 
@@ -32,6 +34,8 @@ pub(super) struct Walk {
     /// The path of `upper`, and while an entry is looked at, the entry's.
     path: Vec<u8>,
     protects_git: bool,
+    /// What else must stay, as the host's settings say. Without a commit there is no need to know.
+    executed: HostExecuted,
     commits: bool,
     failed: Option<Failure>,
     to_compare: u64,
@@ -69,17 +73,34 @@ impl Walk {
             levels: Vec::new(),
             path: Vec::new(),
             protects_git,
+            executed: HostExecuted::default(),
             commits,
             failed: None,
             to_compare: COMPARED,
             deadline: Instant::now() + Duration::from_secs(LONGEST_SETTLING),
             record: Record::default(),
         };
+        if commits
+            && protects_git
+            && let Err(failure) = walk.find_executed(layers)
+        {
+            walk.stop(failure);
+        }
         if (above.st_mode ^ below.st_mode) & PERMISSIONS != 0 {
+            let commits = walk.commits;
             walk.record.add(b".", ChangeKind::Modified, EntryKind::Directory, commits, None);
         }
         walk.begin(&above, 0)?;
         Ok(walk)
+    }
+
+    /// Before anything is committed. What was not changed need not be looked through.
+    fn find_executed(&mut self, layers: &Layers) -> Result<()> {
+        if !tree::names(self.upper.here()).context(STEP, "list the upper layer")?.is_empty() {
+            self.executed = HostExecuted::find(layers.host.as_fd(), &layers.path, Instant::now() + SEARCHED)
+                .context(STEP, "look for what git executes")?;
+        }
+        Ok(())
     }
 
     /// Goes all the way, and says what was found.
@@ -220,7 +241,8 @@ impl Walk {
     fn kept_back(&self, name: &CStr, above: Option<&FileStat>, merged: bool) -> Option<KeptBack> {
         let git = self.levels.last().and_then(|level| level.git);
         let path = git.and_then(|begin| self.path.get(begin..)).unwrap_or(name.to_bytes());
-        if self.protects_git && is_host_executed(path, git.is_some(), merged) {
+        let by_name = is_host_executed(path, git.is_some(), merged);
+        if self.protects_git && (by_name || self.executed.forbids(&self.path, above.map(kind))) {
             return Some(KeptBack::HostExecuted);
         }
         above.filter(|stat| kind(stat) == Kind::Special).map(|_| KeptBack::Special)
@@ -264,7 +286,12 @@ impl Walk {
     }
 
     fn remove(&self, host: BorrowedFd, name: &CStr) -> Result<bool> {
-        let keep = |name: &CStr| self.protects_git && is_git_directory(name.to_bytes());
+        let leads_to_one = self.executed.leads_to_one(&self.path);
+        let keep = |trail: &Trail, name: &CStr| {
+            let below = || trail.path_of(name).into_os_string().into_vec();
+            let stays = || self.executed.stays(&[&self.path[..], b"/", &below()].concat());
+            self.protects_git && is_git(name.to_bytes()) || leads_to_one && stays()
+        };
         self.said(tree::remove_except(host, name, self.deadline, keep), "remove on the host")
     }
 
@@ -305,17 +332,18 @@ impl Walk {
         Ok(())
     }
 
-    /// Git calls a directory its own that is called so, or that holds a `HEAD`.
+    /// Git calls a directory its own that is called so, or that holds a `HEAD` which is no branch of one around it.
     fn git_begin(&self, parent_path: usize) -> Result<Option<usize>> {
         let outer = self.levels.last().and_then(|level| level.git);
-        if !self.protects_git || outer.is_some() {
-            return Ok(outer);
+        if !self.protects_git {
+            return Ok(None);
         }
         let own_name = self.path.get(parent_path..).unwrap_or_default();
         let own_name = own_name.strip_prefix(b"/").unwrap_or(own_name);
-        let has_head = self.below(c"HEAD")?.is_some();
+        let is_branch = outer.and_then(|begin| self.path.get(begin..)).is_some_and(holds_heads);
+        let has_head = !is_branch && self.below(c"HEAD")?.is_some();
         let inside = if self.path.is_empty() { 0 } else { self.path.len() + 1 };
-        Ok((is_git_directory(own_name) || has_head).then_some(inside))
+        Ok(if is_git(own_name) || has_head { Some(inside) } else { outer })
     }
 
     /// Steps up again.
