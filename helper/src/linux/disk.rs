@@ -8,7 +8,10 @@ use nix::libc;
 use nix::sys::stat::{Mode, fstatat};
 use nix::sys::statvfs::fstatvfs;
 use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{AccessFlags, faccessat};
 use std::collections::HashSet;
+use std::ffi::CStr;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -47,7 +50,8 @@ impl Disk {
     }
 
     /// Whether the run has added more than `limit` bytes: its file system has lost as much, which is cheap to see but may
-    /// be the work of others, and files that changed since the start take as much, which is slow to count.
+    /// be the work of others, and files that changed since the start take as much, which is slow to count. What it hides
+    /// from the count is taken for too much.
     pub(crate) fn is_over(&mut self, limit: u64, proc: &OwnedFd, processes: &[Process]) -> bool {
         let free = free(&self.workdir).unwrap_or(self.most_free);
         self.most_free = self.most_free.max(free);
@@ -74,7 +78,12 @@ impl Disk {
     /// Begins with files that have no name left, since processes close them at any time.
     fn begin(&self, proc: &OwnedFd, processes: &[Process]) -> Option<Count> {
         let far = Instant::now() + Duration::from_secs(24 * 3600);
-        let bounds = Bounds { entries: MOST_ENTRIES, crosses_devices: false, ..Bounds::until(far) };
+        let bounds = Bounds {
+            entries: MOST_ENTRIES,
+            crosses_devices: false,
+            opens_closed: false,
+            ..Bounds::until(far)
+        };
         let walk = Walk::new(self.workdir.as_fd(), bounds).ok()?;
         let mut count = Count { walk, bytes: 0, linked: HashSet::new() };
         for process in processes {
@@ -97,10 +106,25 @@ impl Count {
                 }
                 true
             }
-            Ok(Some(Step::Left(_) | Step::Closed(..))) => true,
+            Ok(Some(Step::Closed(name, error))) => {
+                if error.kind() == io::ErrorKind::PermissionDenied && self.may_hide(&name, since) {
+                    self.bytes = u64::MAX;
+                }
+                true
+            }
+            Ok(Some(Step::Left(_))) => true,
             // What moves under us is counted the next time.
             Ok(None) | Err(_) => false,
         }
+    }
+
+    /// Whether the run can have put anything into a directory that cannot be read: it has closed it itself, or can pass
+    /// through. How much, nobody can tell then.
+    fn may_hide(&self, name: &CStr, since: Duration) -> bool {
+        let here = self.walk.here();
+        let closed_by_run =
+            || fstatat(here, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|stat| changed(&stat) >= since);
+        closed_by_run() || faccessat(here, name, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_ok()
     }
 
     fn add(&mut self, stat: &libc::stat) {
@@ -141,6 +165,7 @@ mod tests {
     use super::*;
     use nix::fcntl::{FallocateFlags, fallocate};
     use std::fs::{self, File};
+    use std::os::unix::fs::PermissionsExt;
 
     fn counted(disk: &Disk, proc: &OwnedFd, processes: &[Process]) -> u64 {
         let mut count = disk.begin(proc, processes).unwrap();
@@ -174,5 +199,33 @@ mod tests {
         assert!((1 << 20..2 << 20).contains(&held), "{held}");
         drop(new);
         assert!(counted(&disk, &proc, &[this]) < 1 << 20);
+    }
+
+    #[test]
+    fn what_is_hidden_is_too_much() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |name: &str, mode| {
+            fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for name in ["closed", "passable"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        mode("passable", 0o300);
+        let closed = dir.path().join("closed");
+        let before = fs::metadata(&closed).unwrap().permissions();
+        mode("closed", 0);
+        let mut disk = Disk::new(OwnedFd::from(File::open(dir.path()).unwrap()));
+        let proc = OwnedFd::from(File::open("/proc").unwrap());
+        // Whoever can read everything finds everything.
+        let all = fs::read_dir(&closed).is_ok();
+        let too_much = |disk: &Disk| counted(disk, &proc, &[]) == u64::MAX;
+        assert_eq!(too_much(&disk), !all);
+        mode("passable", 0o700);
+        assert_eq!(too_much(&disk), !all);
+        // Long before the run, and no way through.
+        disk.started += Duration::from_secs(3600);
+        assert!(!too_much(&disk));
+        assert_eq!(fs::metadata(&closed).unwrap().permissions().mode() & 0o7777, 0);
+        fs::set_permissions(&closed, before).unwrap();
     }
 }

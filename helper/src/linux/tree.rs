@@ -5,7 +5,7 @@
 
 use super::sys;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
 use nix::libc;
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -95,11 +95,17 @@ impl Trail {
     }
 
     /// The same for a directory of our own whose mode keeps us out. Leaving it gives the mode back.
+    ///
+    /// All by one descriptor: between two calls by its name, something else can take its place and get its mode.
     fn enter_closed(&mut self, name: &CStr) -> io::Result<()> {
-        let old = Mode::from_bits_truncate(fstatat(self.here(), name, AtFlags::AT_SYMLINK_NOFOLLOW)?.st_mode);
-        let change = |mode| fchmodat(self.here(), name, mode, FchmodatFlags::NoFollowSymlink);
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let closed = openat(self.here(), name, flags, Mode::empty())?;
+        let old = Mode::from_bits_truncate(fstat(&closed)?.st_mode);
+        // fchmod(2) takes no such descriptor.
+        let path = format!("/proc/self/fd/{}", closed.as_raw_fd());
+        let change = |mode| fchmodat(AT_FDCWD, path.as_str(), mode, FchmodatFlags::FollowSymlink);
         change(old | Mode::S_IRWXU)?;
-        match open_directory(self.here(), name) {
+        match open_directory(closed.as_fd(), c".") {
             Ok(directory) => self.push(name, directory, Some(old)),
             Err(error) => {
                 change(old)?;
@@ -175,7 +181,8 @@ pub(crate) struct Bounds {
     pub(crate) entries: u64,
     /// How many levels down it looks; what is below is left out.
     pub(crate) depth: usize,
-    /// Whether it opens directories of our own whose mode keeps us out.
+    /// Whether it opens directories of our own whose mode keeps us out. Not while a command still works in the tree: it
+    /// would see modes change, and could pass where it has just closed the way.
     pub(crate) opens_closed: bool,
     /// Whether it goes into other file systems that are mounted in the tree.
     pub(crate) crosses_devices: bool,
