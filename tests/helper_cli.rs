@@ -13,6 +13,8 @@ mod jail;
 mod judge;
 #[path = "helper_cli/limits.rs"]
 mod limits;
+#[path = "helper_cli/lost.rs"]
+mod lost;
 #[path = "helper_cli/overlay.rs"]
 mod overlay;
 #[path = "helper_cli/refusals.rs"]
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         git::TESTS,
         interpreters::TESTS,
         limits::TESTS,
+        lost::TESTS,
         overlay::TESTS,
         refusals::TESTS,
         streams::TESTS,

@@ -140,6 +140,7 @@ mod tests {
             changes: None,
             quarantined: Vec::new(),
             unchecked: Vec::new(),
+            unwritten: Vec::new(),
         })
     }
 

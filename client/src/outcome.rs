@@ -133,6 +133,7 @@ mod tests {
                 changes: None,
                 quarantined: Vec::new(),
                 unchecked: Vec::new(),
+                unwritten: Vec::new(),
             },
             limits: Limits { wall_ms: 2_000, ..Limits::default() },
         }

@@ -1,10 +1,10 @@
 //! Reads the policy, bounded, from where the caller put it.
 
-use crate::error::{Context, Result, failure, policy};
+use crate::error::{Context, Hint, Result, failure, policy};
 use crate::platform;
 use agentkit_protocol::{FailureKind, Policy, frame};
 use std::fs::File;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::os::fd::OwnedFd;
 
 const STEP: &str = "input";
@@ -38,6 +38,10 @@ pub(crate) enum Stdin {
 /// Reads one policy in the encoding that this caller speaks.
 pub(crate) fn read(source: Source) -> Result<Input> {
     let input = match source {
+        Source::Stdin if std::io::stdin().is_terminal() => {
+            return Err(policy("there is no policy on standard input, which is a terminal"))
+                .hint("see agentkit-jail --help");
+        }
         Source::Stdin => Input { policy: parse(std::io::stdin().lock())?, stdin: Stdin::Nothing },
         Source::File { file, tty } => {
             let mut policy = parse(file)?;

@@ -14,7 +14,12 @@ pub(crate) enum Reporter {
     /// Frames to a client.
     Client(File),
     /// Failures as one line on standard error and, where the caller wants it, every event as a line of JSON.
-    Script(Option<File>),
+    Script {
+        /// Where the lines go, until one could not be written: what follows half a line is none.
+        report: Option<File>,
+        /// Whether one could not.
+        is_lost: bool,
+    },
 }
 
 impl Reporter {
@@ -23,27 +28,44 @@ impl Reporter {
         Reporter::Client(File::from(fd))
     }
 
+    /// Messages on standard error and, if there is a `report`, lines to it.
+    pub(crate) fn script(report: Option<File>) -> Self {
+        Reporter::Script { report, is_lost: false }
+    }
+
     /// Messages on standard error alone.
     pub(crate) fn stderr() -> Self {
-        Reporter::Script(None)
+        Reporter::script(None)
     }
 
     /// Sends one event and returns the exit code that goes with it.
     ///
     /// A caller that does not listen any more gets no report; that changes nothing about the run.
     pub(crate) fn send(&mut self, event: &Event) -> i32 {
-        drop(self.send_event(event));
-        exit_code(event)
-    }
-
-    fn send_event(&mut self, event: &Event) -> io::Result<()> {
+        let code = exit_code(event);
         match self {
-            Reporter::Client(socket) => send_frame(socket, event),
-            Reporter::Script(report) => {
+            Reporter::Client(socket) => {
+                drop(send_frame(socket, event));
+                code
+            }
+            Reporter::Script { report, is_lost } => {
                 complaints(event).iter().for_each(|message| complain(message));
-                report.as_mut().map_or(Ok(()), |report| send_line(report, event))
+                let sent = report.as_mut().map_or(Ok(()), |report| send_line(report, event));
+                if let Err(error) = sent.or_else(unless_reader_is_gone) {
+                    complain(&format!("the report could not be written: {error}"));
+                    (*report, *is_lost) = (None, true);
+                }
+                if code == 0 && *is_lost { exit_code::FAILED } else { code }
             }
         }
+    }
+}
+
+/// Whoever does not read any more misses nothing.
+fn unless_reader_is_gone(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
+        _ => Err(error),
     }
 }
 
@@ -57,8 +79,8 @@ fn send_line(report: &mut File, event: &Event) -> io::Result<()> {
     report.write_all(&line)
 }
 
-/// What a person at a shell has to be told: why nothing ran, that we killed it, that its changes did not arrive, and
-/// what is not where the command left it.
+/// What a person at a shell has to be told: why nothing ran, that a limit ended it, that its changes or its output did
+/// not arrive, and what is not where the command left it.
 fn complaints(event: &Event) -> Vec<String> {
     match event {
         Event::Failed(failure) => vec![failure.to_string()],
@@ -69,7 +91,8 @@ fn complaints(event: &Event) -> Vec<String> {
                 )
             });
             let unchecked = ended.unchecked.iter().map(|what| format!("not looked at: {what}"));
-            loss(ended).into_iter().chain(moved).chain(unchecked).collect()
+            let unwritten = ended.unwritten.iter().map(|what| format!("output is lost: {what}"));
+            loss(ended).into_iter().chain(moved).chain(unchecked).chain(unwritten).collect()
         }
         Event::Started(_) | Event::Capabilities(_) => Vec::new(),
     }
@@ -79,14 +102,13 @@ fn loss(ended: &Ended) -> Option<String> {
     if let Some(Changes { commit: Committed::Failed(failure), .. }) = &ended.changes {
         return Some(failure.to_string());
     }
-    let killed_for = match ended.ended_by {
-        EndedBy::WallClock => Limit::Wall,
-        EndedBy::Memory => Limit::Memory,
-        EndedBy::Cpu => Limit::Cpu,
-        EndedBy::Disk => Limit::Disk,
-        EndedBy::Exit(_) | EndedBy::Signal(_) | EndedBy::Stopped(_) | EndedBy::Caller => return None,
+    let ended_it = |limit| match limit {
+        // Otherwise the command met them and went on.
+        Limit::Disk => ended.ended_by == EndedBy::Disk,
+        Limit::Processes => false,
+        Limit::Wall | Limit::Memory | Limit::Cpu | Limit::FileSize => true,
     };
-    let reached = ended.limits_reached.iter().find(|reached| reached.limit == killed_for);
+    let reached = ended.limits_reached.iter().find(|reached| ended_it(reached.limit));
     reached.map(|reached| reached.evidence.clone())
 }
 
@@ -102,7 +124,8 @@ fn exit_code(event: &Event) -> i32 {
         Event::Ended(Ended { changes: Some(Changes { commit: Committed::Failed(_), .. }), .. }) => {
             exit_code::FAILED
         }
-        Event::Ended(Ended { ended_by, .. }) => match ended_by {
+        Event::Ended(Ended { ended_by, unwritten, .. }) => match ended_by {
+            EndedBy::Exit(0) if !unwritten.is_empty() => exit_code::FAILED,
             EndedBy::Exit(code) => *code,
             EndedBy::Signal(number) | EndedBy::Stopped(number) => exit_code::SIGNAL + number,
             EndedBy::WallClock => exit_code::WALL_CLOCK,
@@ -117,8 +140,8 @@ fn exit_code(event: &Event) -> i32 {
     }
 }
 
-/// Prints the answer to `--probe`.
-pub(crate) fn print_capabilities(capabilities: &Capabilities, format: Format) {
+/// Prints the answer to `--probe` and returns the exit code that goes with it.
+pub(crate) fn print_capabilities(capabilities: &Capabilities, format: Format) -> i32 {
     let mut out = io::stdout();
     let printed = match format {
         Format::Table => out.write_all(table(capabilities).as_bytes()),
@@ -126,11 +149,24 @@ pub(crate) fn print_capabilities(capabilities: &Capabilities, format: Format) {
             .map_err(io::Error::from)
             .and_then(|json| out.write_all(&json).and_then(|()| out.write_all(b"\n"))),
         Format::Frame => {
-            crate::platform::client_reporter().send_event(&Event::Capabilities(capabilities.clone()))
+            let answer = Event::Capabilities(capabilities.clone());
+            match crate::platform::client_reporter() {
+                Ok(mut reporter) => {
+                    reporter.send(&answer);
+                    Ok(())
+                }
+                Err(failure) => return Reporter::stderr().send(&Event::Failed(failure)),
+            }
         }
     };
-    // Whoever asked has gone away; there is nobody left to tell.
-    drop(printed);
+    match printed.or_else(unless_reader_is_gone) {
+        Err(error) => {
+            complain(&format!("the answer could not be written: {error}"));
+            exit_code::FAILED
+        }
+        Ok(()) if capabilities.mechanism.is_some() => 0,
+        Ok(()) => exit_code::FAILED,
+    }
 }
 
 fn table(capabilities: &Capabilities) -> String {
@@ -153,6 +189,7 @@ fn table(capabilities: &Capabilities) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agentkit_protocol::LimitReached;
 
     fn ended(ended_by: EndedBy) -> Event {
         Event::Ended(Ended {
@@ -163,7 +200,33 @@ mod tests {
             changes: None,
             quarantined: vec![],
             unchecked: vec![],
+            unwritten: vec![],
         })
+    }
+
+    fn with(change: impl FnOnce(&mut Ended), ended_by: EndedBy) -> Event {
+        let Event::Ended(mut ended) = ended(ended_by) else { unreachable!("it just ended") };
+        change(&mut ended);
+        Event::Ended(ended)
+    }
+
+    #[test]
+    fn lost_output_is_told_and_no_success() {
+        let lost = |ended_by| with(|ended| ended.unwritten = vec!["standard output: why".into()], ended_by);
+        assert_eq!(complaints(&lost(EndedBy::Exit(0))), ["output is lost: standard output: why"]);
+        assert_eq!([0, 3, 125].map(|code| exit_code(&lost(EndedBy::Exit(code)))), [125, 3, 125]);
+        assert_eq!(exit_code(&lost(EndedBy::Signal(13))), 141);
+    }
+
+    #[test]
+    fn a_limit_is_told_if_it_was_the_end() {
+        let told = |limit, ended_by| {
+            let reached = LimitReached { limit, evidence: "evidence".to_owned() };
+            !complaints(&with(|ended| ended.limits_reached = vec![reached], ended_by)).is_empty()
+        };
+        assert!(told(Limit::Wall, EndedBy::WallClock) && told(Limit::Disk, EndedBy::Disk));
+        assert!(told(Limit::Cpu, EndedBy::Signal(24)) && told(Limit::FileSize, EndedBy::Exit(153)));
+        assert!(!told(Limit::Disk, EndedBy::Exit(1)) && !told(Limit::Processes, EndedBy::Exit(0)));
     }
 
     #[test]
@@ -178,8 +241,7 @@ mod tests {
         assert_eq!(exit_code(&ended(EndedBy::Stopped(15))), 143);
         let failure = crate::error::failure(FailureKind::Host, "overlay", "no space left");
         let changes = Changes { commit: Committed::Failed(failure), ..Changes::default() };
-        let Event::Ended(ended) = ended(EndedBy::Exit(0)) else { unreachable!("it just ended") };
-        assert_eq!(exit_code(&Event::Ended(Ended { changes: Some(changes), ..ended })), 125);
+        assert_eq!(exit_code(&with(|ended| ended.changes = Some(changes), EndedBy::Exit(0))), 125);
         let failed = |kind| Event::Failed(crate::error::failure(kind, "step", "x"));
         assert_eq!(exit_code(&failed(FailureKind::Policy)), 125);
         assert_eq!(exit_code(&failed(FailureKind::Host)), 125);

@@ -20,14 +20,14 @@ fn standard_input() -> Result<OwnedFd> {
 
 pub(crate) fn sanitize(caller: &Caller) -> Result<(Reporter, Source)> {
     match caller {
-        Caller::Client => Ok((Reporter::client(standard_input()?), Source::Client)),
+        Caller::Client => Ok((client_reporter()?, Source::Client)),
         Caller::Script { policy_fd: None, .. } => Ok((Reporter::stderr(), Source::Stdin)),
         Caller::Script { .. } => Err(no_mechanism()),
     }
 }
 
-pub(crate) fn client_reporter() -> Reporter {
-    standard_input().map_or_else(|_| Reporter::stderr(), Reporter::client)
+pub(crate) fn client_reporter() -> Result<Reporter> {
+    standard_input().map(Reporter::client)
 }
 
 /// The client's socket on standard input.

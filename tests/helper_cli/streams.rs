@@ -146,7 +146,7 @@ fn a_reader_that_reads_nothing() -> Result<(), Stop> {
     let (pipe_reader, pipe_writer) = std::io::pipe()?;
     for stdout in [Stdio::from(OwnedFd::from(writer)), Stdio::from(pipe_writer)] {
         let mut command = Command::new(helper());
-        let mut child = command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::null()).spawn()?;
+        let mut child = command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::piped()).spawn()?;
         child.stdin.take().map(|mut stdin| stdin.write_all(&input)).transpose()?;
         drop(command);
         let ended = eventually("the helper ends", Duration::from_secs(10), || {
@@ -154,7 +154,10 @@ fn a_reader_that_reads_nothing() -> Result<(), Stop> {
         });
         // Whatever it was waiting for.
         child.kill()?;
-        assert_eq!((ended.is_ok(), child.wait()?.code()), (true, Some(124)));
+        let output = child.wait_with_output()?;
+        assert_eq!((ended.is_ok(), output.status.code()), (true, Some(124)));
+        let said = text(&output.stderr);
+        assert!(said.contains("output is lost: standard output: it was not read for 2 s"), "{said}");
     }
     drop((reader, pipe_reader));
     Ok(())

@@ -28,7 +28,8 @@ tests![
     the_callers_terminal_is_out_of_reach,
     the_terminal_cannot_suspend_the_helper,
     background_processes_get_no_terminal,
-    a_terminal_where_there_is_none
+    a_terminal_where_there_is_none,
+    a_terminal_in_place_of_a_policy
 ];
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -319,6 +320,17 @@ fn background_processes_get_no_terminal() -> Result<(), Stop> {
     screen.expect("<>\r\n")?;
     screen.expect("code 0\r\n")?;
     screen.expect("background")?;
+    screen.expect("code 125\r\n")?;
+    assert_eq!(screen.close()?, Some(0));
+    Ok(())
+}
+
+/// To wait for a policy to be typed looks like a hang.
+fn a_terminal_in_place_of_a_policy() -> Result<(), Stop> {
+    let desk = Desk::anywhere()?;
+    fs::write(desk.path("policy"), "")?;
+    let mut screen = Screen::run(&desk, "\"$0\"; echo \"code $?\"")?;
+    screen.expect("no policy on standard input, which is a terminal (see agentkit-jail --help)\r\n")?;
     screen.expect("code 125\r\n")?;
     assert_eq!(screen.close()?, Some(0));
     Ok(())

@@ -163,6 +163,7 @@ fn ended(ended_by: EndedBy) -> Event {
         changes: None,
         quarantined: Vec::new(),
         unchecked: Vec::new(),
+        unwritten: Vec::new(),
     })
 }
 

@@ -63,8 +63,8 @@ pub struct ReadBack {
     pub workdir_read_only: bool,
     /// Soft limits in force, by their `RLIMIT_` name in lower case.
     pub rlimits: BTreeMap<String, u64>,
-    /// The launcher's own limits that bind as well: those lower than what was asked for, and its `nproc` if it has one,
-    /// toward which other processes of the launcher's user count too.
+    /// The launcher's own limits that bind as well: those lower than what was asked for, `as` and `stack` if they are lower
+    /// than usual, and its `nproc` if it has one, toward which other processes of the launcher's user count too.
     pub launchers_limits: BTreeMap<String, u64>,
 }
 
@@ -87,6 +87,9 @@ pub struct Ended {
     pub quarantined: Vec<Quarantined>,
     /// Where it could not be made sure that no such name was left, and why. Empty if everything was looked at.
     pub unchecked: Vec<String>,
+    /// Output of the command that could not be written to the caller's streams: which, and why. A reader that went away
+    /// is none: it has seen enough.
+    pub unwritten: Vec<String>,
 }
 
 /// What lies above an overlay work dir at the end of a run, compared with the host directory below.

@@ -142,17 +142,20 @@ impl<'a> Looks<'a> {
     }
 
     /// Every limit that was touched, with the evidence; the one that ended the run first. `at_limit` is how often one more
-    /// process was asked for in vain.
-    pub(crate) fn limits_reached(&self, ended_by: EndedBy, at_limit: u64) -> Vec<LimitReached> {
+    /// process was asked for in vain, where that was counted.
+    pub(crate) fn limits_reached(&self, ended_by: EndedBy, at_limit: Option<u64>) -> Vec<LimitReached> {
         let limits = self.limits;
         let reached = |limit, evidence: String| LimitReached { limit, evidence };
         let end = self.evidence_of_end(ended_by);
         let mut list: Vec<_> = end.map(|(limit, evidence)| reached(limit, evidence)).into_iter().collect();
-        if self.peak.tasks >= limits.processes || at_limit > 0 {
+        if self.peak.tasks >= limits.processes || at_limit.is_some_and(|count| count > 0) {
+            let counted =
+                at_limit.map_or_else(String::new, |count| format!(" and {count} attempts at more counted"));
             let (peak, limit) = (self.peak.tasks, limits.processes);
-            let evidence =
-                format!("{peak} tasks seen and {at_limit} attempts at more counted, at a limit of {limit}");
-            list.push(reached(Limit::Processes, evidence));
+            list.push(reached(
+                Limit::Processes,
+                format!("{peak} tasks seen{counted}, at a limit of {limit}"),
+            ));
         }
         if self.disk_was_full {
             let evidence = format!("no space or no file left at a limit of {} bytes", limits.disk);
@@ -205,12 +208,17 @@ impl<'a> Looks<'a> {
                 Limit::FileSize,
                 format!("the command died of SIGXFSZ at a file size limit of {bytes} bytes"),
             ),
-            EndedBy::Exit(SHELL_CPU) => {
-                (Limit::Cpu, format!("exit code {SHELL_CPU}: as of a shell whose child died of SIGXCPU"))
-            }
+            EndedBy::Exit(SHELL_CPU) => (
+                Limit::Cpu,
+                format!(
+                    "exit code {SHELL_CPU}: as of a shell whose child died of SIGXCPU at a processor limit of {cpu} s"
+                ),
+            ),
             EndedBy::Exit(SHELL_FILE_SIZE) => (
                 Limit::FileSize,
-                format!("exit code {SHELL_FILE_SIZE}: as of a shell whose child died of SIGXFSZ"),
+                format!(
+                    "exit code {SHELL_FILE_SIZE}: as of a shell whose child died of SIGXFSZ at a file size limit of {bytes} bytes"
+                ),
             ),
             EndedBy::Exit(_) | EndedBy::Signal(_) | EndedBy::Caller | EndedBy::Stopped(_) => return None,
         })
@@ -232,15 +240,39 @@ mod tests {
     use super::*;
     use std::fs::File;
 
+    fn looks(limits: &Limits) -> Looks<'_> {
+        let open = |path| OwnedFd::from(File::open(path).unwrap());
+        let handles = Handles { proc: open("/proc"), private: open("/proc"), sockets: None, workdir: None };
+        Looks::new(limits, None, handles)
+    }
+
     fn evidence(ended_by: EndedBy) -> Vec<Limit> {
         let limits = Limits::default();
-        let open = |path| OwnedFd::from(File::open(path).unwrap());
-        let looks = Looks::new(
-            &limits,
-            None,
-            Handles { proc: open("/proc"), private: open("/proc"), sockets: None, workdir: None },
+        looks(&limits).limits_reached(ended_by, None).into_iter().map(|reached| reached.limit).collect()
+    }
+
+    #[test]
+    fn attempts_at_more_are_told_where_they_were_counted() {
+        let limits = Limits::default();
+        let mut looks = looks(&limits);
+        let evidence = |looks: &Looks, at_limit| {
+            looks
+                .limits_reached(EndedBy::Exit(0), at_limit)
+                .into_iter()
+                .map(|it| it.evidence)
+                .collect::<Vec<_>>()
+        };
+        assert!(evidence(&looks, None).is_empty() && evidence(&looks, Some(0)).is_empty());
+        assert_eq!(
+            evidence(&looks, Some(2)),
+            ["0 tasks seen and 2 attempts at more counted, at a limit of 64"]
         );
-        looks.limits_reached(ended_by, 0).into_iter().map(|reached| reached.limit).collect()
+        looks.peak.tasks = 64;
+        assert_eq!(evidence(&looks, None), ["64 tasks seen, at a limit of 64"]);
+        assert_eq!(
+            evidence(&looks, Some(0)),
+            ["64 tasks seen and 0 attempts at more counted, at a limit of 64"]
+        );
     }
 
     #[test]

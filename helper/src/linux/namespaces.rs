@@ -38,8 +38,8 @@ pub(crate) struct Jail {
     pub(crate) _identity: Identity,
     /// The caller's terminal, where the command gets one of its own.
     pub(crate) terminal: Option<Terminal>,
-    /// The last output is copied when this is dropped, and then the run is over.
-    pub(crate) _relays: Relays,
+    /// The last output is copied when this is finished or dropped, and then the run is over.
+    pub(crate) relays: Relays,
     /// The memory of the whole tree is in it. Removed last, when nobody is left who was born there.
     pub(crate) group: Option<Group>,
 }
@@ -69,7 +69,7 @@ pub(crate) fn enter(task: Task<'_>) -> Result<Jail> {
                 guards,
                 _identity: identity,
                 terminal,
-                _relays: relays,
+                relays,
                 group: None,
             })
         }

@@ -81,10 +81,10 @@ impl Pair {
     }
 }
 
-/// Outside, while the command runs. Dropped when the jail is dead, it copies what is left and then gives the caller's
-/// terminal back as it was.
+/// Outside, while the command runs. Dropped or finished when the jail is dead, it copies what is left and then gives the
+/// caller's terminal back as it was.
 pub(crate) struct Session {
-    _copiers: Copiers,
+    copiers: Copiers,
     master: OwnedFd,
     _raw: Raw,
 }
@@ -95,11 +95,16 @@ impl Session {
         let mut copiers = Copiers::default();
         let (stdin, stdout) = (io::stdin(), io::stdout());
         copiers.copy_input(stdin.as_fd(), master.as_fd())?;
-        copiers.copy_output(master.as_fd(), stdout.as_fd())?;
-        let session = Session { _copiers: copiers, master, _raw: raw };
+        copiers.copy_output(master.as_fd(), stdout.as_fd(), "standard output")?;
+        let session = Session { copiers, master, _raw: raw };
         // It may have changed since it was looked at, before anybody waited for news of it.
         session.resize();
         Ok(session)
+    }
+
+    /// See [`Copiers::finish`].
+    pub(crate) fn finish(mut self) -> Vec<String> {
+        self.copiers.finish()
     }
 
     /// A terminal that was taken away has no size any more, and then none is needed.

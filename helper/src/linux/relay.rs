@@ -10,6 +10,7 @@
 use super::sys::{self, Forked};
 use crate::error::{Context, Result};
 use crate::input::Stdin;
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -63,17 +64,17 @@ impl Relays {
     pub(crate) fn start(stdin: Stdin, from_client: bool) -> Result<Self> {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let (out, err) = (stat(stdout.as_fd())?, stat(stderr.as_fd())?);
+        let is_one = (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino);
         let mut relays = Relays::default();
         relays.start_input(stdin, from_client)?;
         if !is_harmless(stdout.as_fd(), &out, from_client)? {
-            relays.stdout = Some(relays.output_to(stdout.as_fd())?);
+            let name = if is_one { "standard output and error" } else { "standard output" };
+            relays.stdout = Some(relays.output_to(stdout.as_fd(), name)?);
         }
         if !is_harmless(stderr.as_fd(), &err, from_client)? {
             relays.stderr = Some(match &relays.stdout {
-                Some(shared) if (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino) => {
-                    shared.try_clone().context(STEP, "duplicate a pipe")?
-                }
-                _ => relays.output_to(stderr.as_fd())?,
+                Some(shared) if is_one => shared.try_clone().context(STEP, "duplicate a pipe")?,
+                _ => relays.output_to(stderr.as_fd(), "standard error")?,
             });
         }
         Ok(relays)
@@ -113,9 +114,9 @@ impl Relays {
         Ok(reader)
     }
 
-    fn output_to(&mut self, stream: BorrowedFd) -> Result<OwnedFd> {
+    fn output_to(&mut self, stream: BorrowedFd, name: &'static str) -> Result<OwnedFd> {
         let (reader, writer) = pipe()?;
-        self.copiers.copy_output(reader.as_fd(), stream)?;
+        self.copiers.copy_output(reader.as_fd(), stream, name)?;
         Ok(writer)
     }
 
@@ -141,17 +142,23 @@ impl Relays {
         self.stdout = None;
         self.stderr = None;
     }
+
+    /// See [`Copiers::finish`].
+    pub(crate) fn finish(&mut self) -> Vec<String> {
+        self.copiers.finish()
+    }
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from).context(STEP, "pipe2")
 }
 
-/// Processes that copy. When this is dropped, the jail is dead and nobody holds its ends of the pipes any more.
+/// Processes that copy. When they are finished, the jail is dead and nobody holds its ends of the pipes any more.
 #[derive(Default)]
 pub(crate) struct Copiers {
     input: Vec<Copier>,
-    output: Vec<Copier>,
+    /// Each with the name of the stream that it writes to.
+    output: Vec<(Copier, &'static str)>,
 }
 
 struct Copier {
@@ -167,24 +174,32 @@ impl Copiers {
     }
 
     /// Starts a copier that is waited for.
-    pub(crate) fn copy_output(&mut self, from: BorrowedFd, to: BorrowedFd) -> Result<()> {
-        self.output.push(Copier::start(from, to)?);
+    pub(crate) fn copy_output(&mut self, from: BorrowedFd, to: BorrowedFd, name: &'static str) -> Result<()> {
+        self.output.push((Copier::start(from, to)?, name));
         Ok(())
     }
-}
 
-impl Drop for Copiers {
-    /// Waits until everything is copied, but for no caller that takes nothing: the run has to end.
-    fn drop(&mut self) {
-        self.input.drain(..).for_each(Copier::end);
+    /// Waits until everything is copied, but for no caller that takes nothing: the run has to end. Returns what did not
+    /// arrive, and why.
+    pub(crate) fn finish(&mut self) -> Vec<String> {
+        self.input.drain(..).for_each(|copier| drop(copier.end()));
         let deadline = Instant::now() + GRACE;
-        for copier in self.output.drain(..) {
+        let mut lost = Vec::new();
+        for (copier, name) in self.output.drain(..) {
             let left = deadline.saturating_duration_since(Instant::now());
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
             // Readable once the copier is dead. Where it is not, or nobody can tell, it is now.
             let _ = poll(&mut [PollFd::new(copier.pidfd.as_fd(), PollFlags::POLLIN)], timeout);
-            copier.end();
+            lost.extend(copier.end().map(|why| format!("{name}: {why}")));
         }
+        lost
+    }
+}
+
+impl Drop for Copiers {
+    fn drop(&mut self) {
+        // Only where the run failed anyway.
+        drop(self.finish());
     }
 }
 
@@ -192,10 +207,8 @@ impl Copier {
     fn start(from: BorrowedFd, to: BorrowedFd) -> Result<Self> {
         let parent = nix::unistd::getpid();
         match sys::fork().context(STEP, "fork")? {
-            Forked::Child => {
-                // Nobody is left to tell; the command notices by SIGPIPE.
-                std::process::exit(copy_until_end(parent, from, to).map_or(1, |()| 0))
-            }
+            // The command notices by SIGPIPE, and the supervisor by this.
+            Forked::Child => std::process::exit(code_of(copy_until_end(parent, from, to))),
             Forked::Parent { pid, .. } => {
                 let pidfd = sys::open_pidfd(pid).context(STEP, "pidfd_open")?;
                 Ok(Copier { pid, pidfd })
@@ -203,14 +216,28 @@ impl Copier {
         }
     }
 
-    fn end(self) {
+    /// Returns why it did not copy everything, if so.
+    fn end(self) -> Option<String> {
         drop(sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL));
-        // Whatever became of it, there is nothing left to wait for.
-        drop(sys::wait_with_usage(self.pid));
+        match sys::wait_with_usage(self.pid).ok()?.0 {
+            0 => None,
+            status if libc::WIFEXITED(status) => {
+                Some(Errno::from_raw(libc::WEXITSTATUS(status)).desc().into())
+            }
+            _ => Some(format!("it was not read for {} s after the end", GRACE.as_secs())),
+        }
     }
 }
 
-/// Ends with the last writer, and so with the jail, or when the reader does not take any more.
+/// A copier's exit code: the errno, if output was lost. To a reader that went away nothing is: it has seen enough.
+fn code_of(copied: io::Result<()>) -> i32 {
+    match copied.map_err(|error| error.raw_os_error()) {
+        Ok(()) | Err(Some(libc::EPIPE | libc::ECONNRESET)) => 0,
+        Err(errno) => errno.unwrap_or(libc::EIO),
+    }
+}
+
+/// Ends with the last writer, and so with the jail, or with an error when the reader does not take any more.
 fn copy_until_end(parent: nix::unistd::Pid, from: BorrowedFd, to: BorrowedFd) -> io::Result<()> {
     // Stuck, it would outlive a supervisor that was killed.
     set_pdeathsig(Signal::SIGKILL)?;
@@ -235,7 +262,11 @@ fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
         match from.read(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(length) => write_all(to, &buffer[..length])?,
-            Err(error) => wait_if_temporary(error, from.as_fd(), PollFlags::POLLIN)?,
+            // A terminal whose other end is gone has an error in place of an end.
+            Err(error) => match wait_if_temporary(error, from.as_fd(), PollFlags::POLLIN) {
+                Ok(()) => {}
+                Err(_) => return Ok(()),
+            },
         }
     }
 }
@@ -288,6 +319,16 @@ fn kind(stat: &FileStat) -> SFlag {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_reader_that_went_away_loses_nothing() {
+        assert_eq!(code_of(Ok(())), 0);
+        for (errno, code) in [(libc::EPIPE, 0), (libc::ECONNRESET, 0), (libc::ENOSPC, 28), (libc::EFBIG, 27)]
+        {
+            assert_eq!(code_of(Err(io::Error::from_raw_os_error(errno))), code);
+        }
+        assert_eq!(code_of(Err(io::ErrorKind::WriteZero.into())), libc::EIO);
+    }
 
     #[test]
     fn only_private_pipes_and_dev_null_are_passed_on() {

@@ -2,12 +2,13 @@
 
 use super::{proc_files, sys};
 use crate::cli::Caller;
-use crate::error::{Context, Hint, Result, failure};
+use crate::error::{Context, Hint, Result, failure, policy};
 use crate::input::Source;
 use crate::report::Reporter;
 use agentkit_protocol::FailureKind;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::{Gid, Uid};
 use std::fs::File;
 use std::io;
@@ -25,7 +26,7 @@ pub(crate) fn sanitize(caller: &Caller) -> Result<(Reporter, Source)> {
     let answer = match *caller {
         Caller::Client => {
             close_all_but_streams_and(&[]).context(STEP, "close inherited descriptors")?;
-            (client_reporter(), Source::Client)
+            (client_reporter()?, Source::Client)
         }
         Caller::Script { report_fd, policy_fd, tty } => {
             let kept: Vec<i32> = report_fd.into_iter().chain(policy_fd).collect();
@@ -35,7 +36,7 @@ pub(crate) fn sanitize(caller: &Caller) -> Result<(Reporter, Source)> {
             let policy =
                 policy_fd.map(|fd| keep(fd, "--policy-fd", "reading, for instance with 4<policy.json"));
             let source = policy.transpose()?.map_or(Source::Stdin, |file| Source::File { file, tty });
-            (Reporter::Script(report.transpose()?), source)
+            (Reporter::script(report.transpose()?), source)
         }
     };
     reset_signals()?;
@@ -43,8 +44,12 @@ pub(crate) fn sanitize(caller: &Caller) -> Result<(Reporter, Source)> {
 }
 
 /// Frames to the client whose socket is standard input.
-pub(crate) fn client_reporter() -> Reporter {
-    Reporter::client(sys::adopt(0))
+pub(crate) fn client_reporter() -> Result<Reporter> {
+    let stat = fstat(io::stdin()).map_err(io::Error::from).context(STEP, "stat standard input")?;
+    if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFSOCK {
+        return Err(policy("--client: standard input is no socket"));
+    }
+    Ok(Reporter::client(sys::adopt(0)))
 }
 
 /// Set-user-id or file capabilities would let an ordinary caller steer a privileged process.

@@ -35,16 +35,18 @@ const GRACE: Duration = Duration::from_secs(2);
 const SAME_REQUEST: Duration = Duration::from_millis(100);
 
 /// Watches over a jail until nothing of it is left.
-pub(crate) fn run(jail: Jail, plan: &Plan, reporter: &mut Reporter) -> Result<Ended> {
+pub(crate) fn run(mut jail: Jail, plan: &Plan, reporter: &mut Reporter) -> Result<Ended> {
     let lifeline = match reporter {
         Reporter::Client(socket) => {
             Some(socket.as_fd().try_clone_to_owned().context(STEP, "duplicate the lifeline")?)
         }
-        Reporter::Script(_) => None,
+        Reporter::Script { .. } => None,
     };
-    Supervisor::new(&jail, plan).watch(lifeline.as_ref(), |started| {
+    let mut ended = Supervisor::new(&jail, plan).watch(lifeline.as_ref(), |started| {
         reporter.send(&Event::Started(started));
-    })
+    })?;
+    ended.unwritten.extend(jail.relays.finish());
+    Ok(ended)
 }
 
 /// Waits for a jail that only goes as far as a probe does.
@@ -294,7 +296,8 @@ impl<'a> Supervisor<'a> {
         };
         let running = running.as_ref();
         let wanted = |commit: Commit| if self.stop_asked.is_some() { Commit::Never } else { commit };
-        let at_limit = self.forks.as_ref().map_or(0, |forks| forks.at_limit);
+        let at_limit = self.forks.as_ref().map(|forks| forks.at_limit);
+        let unwritten = self.session.take().map_or_else(Vec::new, Session::finish);
         let usage =
             running.map_or_else(Usage::default, |running| running.looks.usage(running.since.elapsed(), cpu));
         // Only now can nothing be added any more.
@@ -310,6 +313,7 @@ impl<'a> Supervisor<'a> {
                 .map(|(layers, commit)| overlay::settle(layers, wanted(*commit), self.plan.git, ended_by)),
             quarantined,
             unchecked,
+            unwritten,
         })
     }
 
