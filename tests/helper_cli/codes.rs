@@ -2,7 +2,7 @@
 
 use super::judge::refused;
 use crate::jail::desk::Desk;
-use crate::support::Stop;
+use crate::support::{Stop, write_program};
 use crate::tests;
 use agentkit_protocol::{Bytes, Ended, EndedBy, FailureKind, Policy};
 use std::fs;
@@ -66,6 +66,11 @@ fn a_file_that_cannot_be_executed_is_126() -> Result<(), Stop> {
         let policy = Policy { argv: vec![Bytes::from(command)], ..desk.tracer() };
         assert_eq!(refused(&desk, &desk.launch(&policy)?, 126)?, FailureKind::NotExecutable, "{command}");
     }
+    // Shells guess that it is for them; execve does not.
+    write_program(&desk.path("work/no-first-line"), b"echo x > ran\n")?;
+    let run = desk.launch(&Policy { argv: vec![Bytes::from("./no-first-line")], ..desk.tracer() })?;
+    assert_eq!(refused(&desk, &run, 126)?, FailureKind::NotExecutable);
+    assert!(run.failure()?.hint.is_some_and(|hint| hint.contains("#!/bin/sh")), "{run:?}");
     Ok(())
 }
 

@@ -25,13 +25,15 @@ fn a_file_size_limit_is_named() -> Result<(), Stop> {
     let limit_of = |script: &str| {
         let mut policy = desk.policy(script);
         policy.limits.file_size = 1 << 20;
-        desk.launch(&policy)?.ended()
+        desk.launch(&policy)
     };
     let alone = limit_of("exec head -c 9M /dev/zero > f")?;
-    assert_eq!(alone.ended_by, EndedBy::Signal(25), "{alone:?}");
+    assert_eq!(alone.ended()?.ended_by, EndedBy::Signal(25), "{alone:?}");
     let in_shell = limit_of("head -c 9M /dev/zero > f; exit $?")?;
-    assert_eq!(in_shell.ended_by, EndedBy::Exit(153), "{in_shell:?}");
-    for ended in [alone, in_shell] {
+    assert_eq!(in_shell.ended()?.ended_by, EndedBy::Exit(153), "{in_shell:?}");
+    for run in [alone, in_shell] {
+        let (ended, said) = (run.ended()?, text(&run.stderr));
+        assert!(said.contains("died of SIGXFSZ at a file size limit of 1048576 bytes\n"), "{said}");
         assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::FileSize), "{ended:?}");
     }
     assert_eq!(desk.path("work/f").metadata()?.len(), 1 << 20);
@@ -42,9 +44,11 @@ fn a_processor_limit_is_named() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let mut policy = desk.policy("exec sh -c 'while :; do :; done'");
     policy.limits.cpu_seconds = 1;
-    let ended = desk.launch(&policy)?.ended()?;
+    let run = desk.launch(&policy)?;
+    let (ended, said) = (run.ended()?, text(&run.stderr));
     // On a busy host we can be first.
     assert!(matches!(ended.ended_by, EndedBy::Signal(24) | EndedBy::Cpu), "{ended:?}");
+    assert!(said.contains("limit of 1 s\n"), "{said}");
     assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::Cpu), "{ended:?}");
     Ok(())
 }
@@ -53,13 +57,13 @@ fn the_launchers_own_limits_are_named() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let policy = desk.policy("ulimit -n");
     // Shells name it differently.
-    let before = "ulimit -n 100; ulimit -S -u 5000 2> /dev/null || ulimit -S -p 5000";
+    let before = "ulimit -n 100; ulimit -v 4000000; ulimit -s 4096; ulimit -S -u 5000 2> /dev/null || ulimit -S -p 5000";
     let run = desk.launch_after(before, &json(&policy)?)?;
     assert_eq!((run.status.code(), text(&run.stdout)), (Some(0), "100\n".to_owned()));
     let state = run.started()?.read_back;
     assert_eq!(state.rlimits["nofile"], 100);
-    let own: Vec<_> = state.launchers_limits.into_iter().collect();
-    assert_eq!(own, [("nofile".to_owned(), 100), ("nproc".to_owned(), 5000)]);
+    let own = [("as", 4_000_000 << 10), ("nofile", 100), ("nproc", 5000), ("stack", 4 << 20)];
+    assert_eq!(state.launchers_limits, own.map(|(name, value)| (name.to_owned(), value)).into());
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use crate::jail::desk::{Desk, json};
 use crate::jail::stage::helper;
 use crate::support::{Stop, need::need, user, write_program};
 use crate::tests;
-use agentkit_protocol::{Bytes, FailureKind, Policy, WorkDir, frame};
+use agentkit_protocol::{Access, Bytes, FailureKind, Policy, Rule, WorkDir, frame};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -20,6 +20,8 @@ tests![
     random_bytes_run_nothing,
     policies_that_ask_for_too_much_run_nothing,
     wrong_arguments_run_nothing,
+    a_client_without_a_socket_runs_nothing,
+    too_many_rules_for_the_launchers_descriptors,
     hostile_text_in_a_policy_stays_on_one_line,
     a_helper_with_borrowed_privileges_refuses
 ];
@@ -168,6 +170,34 @@ fn wrong_arguments_run_nothing() -> Result<(), Stop> {
     for arguments in wrong {
         one_line_and_125(&desk, &desk.call(arguments, &policy)?);
     }
+    Ok(())
+}
+
+fn a_client_without_a_socket_runs_nothing() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    for arguments in [&["--client"][..], &["--probe", "--client"]] {
+        let output = desk.call(arguments, &frame::encode(&desk.tracer())?)?;
+        one_line_and_125(&desk, &output);
+        assert!(text(&output.stderr).contains("is no socket"), "{output:?}");
+    }
+    Ok(())
+}
+
+/// Root needs a descriptor for each, all at once.
+fn too_many_rules_for_the_launchers_descriptors() -> Result<(), Stop> {
+    need("root")?;
+    let desk = Desk::new()?;
+    let rule = |at: u32| -> Result<Rule, Stop> {
+        let path = desk.path(&format!("outputs/{at}"));
+        fs::write(&path, "")?;
+        Ok(Rule { path: Bytes::from(path), access: Access::Ro })
+    };
+    let rules = (0..100).map(rule).collect::<Result<_, _>>()?;
+    let script = "ulimit -n 200; exec setpriv --bounding-set -sys_resource \"$@\"";
+    let before = ["sh", "-c", script, "sh"].map(str::to_owned);
+    let output = desk.call_under(&before, &[], &json(&Policy { rules, ..desk.tracer() })?)?;
+    one_line_and_125(&desk, &output);
+    assert!(text(&output.stderr).contains("fs.nr_open"), "{output:?}");
     Ok(())
 }
 

@@ -18,6 +18,7 @@ tests![
     unusual_names_of_work_dirs,
     a_work_dir_behind_a_link,
     a_relative_work_dir,
+    a_work_dir_that_is_none,
     work_dirs_that_are_the_host
 ];
 
@@ -26,7 +27,9 @@ fn a_deleted_current_directory() -> Result<(), Stop> {
     let leave = "mkdir gone; cd gone; rmdir ../gone";
     let relative = Policy { workdir: WorkDir::Bind(Bytes::from(".")), ..desk.tracer() };
     let run = desk.launch_after(leave, &json(&relative)?)?;
-    assert_eq!((run.status.code(), run.failure()?.step), (Some(125), "work dir".into()));
+    let failure = run.failure()?;
+    assert_eq!((run.status.code(), &failure.step[..]), (Some(125), "work dir"));
+    assert_eq!(failure.kind, FailureKind::Policy);
     assert!(!desk.ran());
     // Whoever does not need it is not disturbed.
     assert_eq!(desk.launch_after(leave, &json(&desk.tracer())?)?.status.code(), Some(0));
@@ -77,6 +80,19 @@ fn a_relative_work_dir() -> Result<(), Stop> {
         let workdir = WorkDir::Bind(Bytes::from(name));
         assert_eq!(desk.launch(&Policy { workdir, ..desk.tracer() })?.status.code(), Some(0));
         assert!(desk.ran(), "{name}");
+    }
+    Ok(())
+}
+
+/// The caller's mistake, not the host's.
+fn a_work_dir_that_is_none() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    fs::write(desk.path("file"), "")?;
+    symlink("loop", desk.path("loop"))?;
+    for path in ["missing", "file", "file/below", "loop"].map(|name| desk.path(name)) {
+        let policy = Policy { workdir: WorkDir::Bind(Bytes::from(path.clone())), ..desk.tracer() };
+        let run = desk.launch(&policy)?;
+        assert_eq!((run.status.code(), run.failure()?.kind), (Some(125), FailureKind::Policy), "{path:?}");
     }
     Ok(())
 }

@@ -125,6 +125,11 @@ impl<'a> Command<'a> {
         let error = nix::errno::Errno::from_raw(errno);
         let hint = match errno {
             libc::ENOENT => Some(self.what_is_missing()),
+            libc::ENOEXEC => Some(
+                "it is neither a program for this machine nor a script whose first line names its interpreter, such as \
+                 #!/bin/sh"
+                    .to_owned(),
+            ),
             libc::EACCES => Some("it is not readable and executable for the jail's user".to_owned()),
             _ => None,
         };

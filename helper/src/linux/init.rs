@@ -85,14 +85,14 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     privileges::drop_all()?;
     seccomp::load(loopback.is_ok())?;
     let launcher = launchers_namespaces(channel)?;
-    let read_back = ReadBack {
+    let mut read_back = ReadBack {
         loopback: loopback.is_ok(),
         sockets_tell: sockets.is_some(),
-        launchers_limits,
         memory_group: task.memory_group,
         workdir_read_only: mounted.workdir_read_only,
         ..read_back::read(&task.plan.limits, &launcher)?
     };
+    read_back.launchers_limits.extend(launchers_limits);
     capabilities::check(&capabilities::derive(&read_back, task.plan), task.plan)?;
     let command = start(task, terminal.as_ref(), channel)?;
     let layers = mounted.overlay.iter().flat_map(|layers| [layers.upper.as_fd(), layers.host.as_fd()]);

@@ -19,6 +19,11 @@ struct Row {
     value: rlim_t,
 }
 
+/// Limits of the launcher that are left as they are, and their usual values. (Of the kernel's others, two do nothing any
+/// more, and one only concerns real-time scheduling, which no jail has.)
+const UNTOUCHED: [(&str, &str, u64); 2] =
+    [("as", "Max address space", RLIM_INFINITY), ("stack", "Max stack size", 8 << 20)];
+
 /// What is set.
 ///
 /// Since Linux 5.14 the process limit counts the tasks of this user namespace alone (`ucounts`), so an absolute number
@@ -97,17 +102,33 @@ fn may_fork_at_its_limit() -> bool {
 }
 
 /// The soft limits in force, asked of the kernel.
-pub(crate) fn in_force(limits: &Limits) -> Result<BTreeMap<String, u64>> {
-    let text = proc_files::read("/proc/self/limits").context(STEP, "read /proc/self/limits")?;
-    table(limits)
-        .into_iter()
-        .map(|row| {
-            let value = soft_limit(&text, row.label)
+pub(crate) struct InForce {
+    /// Those of the policy.
+    pub(crate) own: BTreeMap<String, u64>,
+    /// The launcher's where the policy has none, if they are lower than usual.
+    pub(crate) launchers: BTreeMap<String, u64>,
+}
+
+impl InForce {
+    /// Those of this process.
+    pub(crate) fn read(limits: &Limits) -> Result<Self> {
+        let text = proc_files::read("/proc/self/limits").context(STEP, "read /proc/self/limits")?;
+        let value = |label: &str| {
+            soft_limit(&text, label)
                 .ok_or_else(|| io::Error::other("it is not there"))
-                .context(STEP, format_args!("{:?} of /proc/self/limits", row.label))?;
-            Ok((row.name.to_owned(), value))
-        })
-        .collect()
+                .context(STEP, format_args!("{label:?} of /proc/self/limits"))
+        };
+        let rows = table(limits).into_iter().map(|row| Ok((row.name.to_owned(), value(row.label)?)));
+        let own = rows.collect::<Result<_>>()?;
+        let mut launchers = BTreeMap::new();
+        for (name, label, usual) in UNTOUCHED {
+            let value = value(label)?;
+            if value < usual {
+                launchers.insert(name.to_owned(), value);
+            }
+        }
+        Ok(InForce { own, launchers })
+    }
 }
 
 /// The first value of a line, see proc_pid_limits(5).
@@ -125,11 +146,17 @@ mod tests {
 
     #[test]
     fn every_limit_is_found_in_what_the_kernel_prints() {
-        for (name, value) in in_force(&Limits::default()).unwrap() {
+        let InForce { own, launchers } = InForce::read(&Limits::default()).unwrap();
+        assert_eq!(own.len(), table(&Limits::default()).len());
+        for (name, value) in own {
             let resource =
                 table(&Limits::default()).into_iter().find(|row| row.name == name).unwrap().resource;
             assert_eq!(value, getrlimit(resource).unwrap().0, "{name}");
         }
+        let stack = getrlimit(Resource::RLIMIT_STACK).unwrap().0;
+        assert_eq!(launchers.get("stack").copied(), Some(stack).filter(|stack| *stack < 8 << 20));
+        let space = getrlimit(Resource::RLIMIT_AS).unwrap().0;
+        assert_eq!(launchers.get("as").copied(), Some(space).filter(|space| *space < RLIM_INFINITY));
     }
 
     #[test]

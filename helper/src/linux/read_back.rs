@@ -51,6 +51,7 @@ pub(crate) fn read(asked: &Limits, launcher: &Namespaces) -> Result<ReadBack> {
         return Err(io::Error::other(format!("not exactly one id is mapped: {map:?}")))
             .context(STEP, "/proc/self/uid_map");
     };
+    let limits = limits::InForce::read(asked)?;
     Ok(ReadBack {
         no_new_privs: status.field("NoNewPrivs")? == "1",
         seccomp_mode: status
@@ -63,7 +64,8 @@ pub(crate) fn read(asked: &Limits, launcher: &Namespaces) -> Result<ReadBack> {
         uid,
         outer_uid,
         limits_bind: if launcher.are_the_first_users() { outer_uid != 0 } else { limits::bind_this_user()? },
-        rlimits: limits::in_force(asked)?,
+        rlimits: limits.own,
+        launchers_limits: limits.launchers,
         ..ReadBack::default()
     })
 }

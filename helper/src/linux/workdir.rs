@@ -3,7 +3,8 @@
 use super::resolve::{links_on, plain};
 use super::view::Access;
 use crate::error::{Context, Hint, Result, policy};
-use agentkit_protocol::WorkDir;
+use agentkit_protocol::{Failure, FailureKind, WorkDir};
+use nix::libc;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -61,7 +62,10 @@ impl WorkPath {
             WorkDir::Overlay { path, commit } => (path, Access::Overlaid(*commit)),
         };
         let asked = Path::new(OsStr::from_bytes(&bytes.0));
-        let path = asked.canonicalize().context(STEP, format_args!("resolve the work dir {asked:?}"))?;
+        let path = asked
+            .canonicalize()
+            .context(STEP, format_args!("resolve the work dir {asked:?}"))
+            .map_err(if_it_is_missing)?;
         let meta = path.metadata().context(STEP, format_args!("stat the work dir {path:?}"))?;
         if !meta.is_dir() {
             return Err(policy(format_args!("the work dir {asked:?} is not a directory")));
@@ -119,6 +123,16 @@ pub(crate) fn hands_over_the_host(path: &Path) -> bool {
     let real = |path: &str| Path::new(path).canonicalize().unwrap_or_else(|_| PathBuf::from(path));
     let reserved = REAL.get_or_init(|| RESERVED.map(|(root, below)| (real(root), below)).to_vec());
     reserved.iter().any(|(root, below)| root.starts_with(path) || (*below && path.starts_with(root)))
+}
+
+/// To name one that does not exist is the caller's mistake.
+fn if_it_is_missing(failure: Failure) -> Failure {
+    match failure.errno {
+        Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::ENAMETOOLONG) => {
+            Failure { kind: FailureKind::Policy, ..failure }
+        }
+        _ => failure,
+    }
 }
 
 /// An absolute path that says where it is by itself.

@@ -8,7 +8,7 @@ mod system;
 use super::identity::Identity;
 use super::owner_map::OwnerMaps;
 use super::workdir::WorkPath;
-use crate::error::{Context, Result, policy};
+use crate::error::{Context, Hint, Result, policy};
 use agentkit_protocol as protocol;
 pub(crate) use entry::{Access, Entry, Kind, restrictions};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -132,4 +132,5 @@ fn allow_descriptors(number: u64) -> Result<()> {
     setrlimit(Resource::RLIMIT_NOFILE, number, hard.max(number))
         .map_err(io::Error::from)
         .context(STEP, format_args!("setrlimit RLIMIT_NOFILE to {number} for as many rules"))
+        .hint("no process has more than sysctl fs.nr_open says, and more than its hard limit only with CAP_SYS_RESOURCE: raise them, or use fewer rules")
 }
