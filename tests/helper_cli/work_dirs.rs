@@ -2,15 +2,20 @@
 
 use super::judge::text;
 use crate::jail::desk::{Desk, json};
+use crate::jail::launch::Launch;
+use crate::jail::stage;
+use crate::jail::who::Who;
 use crate::support::Stop;
 use crate::support::need::need;
 use crate::tests;
-use agentkit_protocol::{Bytes, FailureKind, Policy, WorkDir};
+use agentkit_protocol::{Bytes, FailureKind, GitNames, Policy, WorkDir};
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 tests![
     a_work_dir_whose_owner_cannot_be_mapped,
@@ -19,7 +24,8 @@ tests![
     a_work_dir_behind_a_link,
     a_relative_work_dir,
     a_work_dir_that_is_none,
-    work_dirs_that_are_the_host
+    work_dirs_that_are_the_host,
+    a_neighbour_swaps_the_work_dir_for_a_link
 ];
 
 fn a_deleted_current_directory() -> Result<(), Stop> {
@@ -120,6 +126,57 @@ fn work_dirs_that_are_the_host() -> Result<(), Stop> {
         let policy = Policy { workdir: WorkDir::Bind(Bytes::from(path.clone())), ..Policy::new(["true"]) };
         let run = desk.launch(&policy)?;
         assert_eq!((run.status.code(), run.failure()?.kind), (Some(125), FailureKind::Policy), "{path:?}");
+    }
+    Ok(())
+}
+
+/// A jail that can write where the next one's work dir lies exchanged that for a link to `/etc`, between the look at it
+/// and the mount, and the next one had the host's `/etc` to write.
+fn a_neighbour_swaps_the_work_dir_for_a_link() -> Result<(), Stop> {
+    for who in Who::everybody() {
+        who.can_launch()?;
+        let root = stage::open_directory()?;
+        let [shared, work, link, outputs] =
+            ["shared", "shared/work", "shared/link", "outputs"].map(|name| root.path().join(name));
+        for directory in [&shared, &work, &outputs] {
+            fs::create_dir(directory)?;
+            who.own(directory)?;
+        }
+        symlink("/etc", &link)?;
+        let script = "test -e passwd && echo host || echo own";
+        let workdir = WorkDir::Bind(Bytes::from(work.clone()));
+        let policy = json(&Policy { workdir, git: GitNames::Off, ..Policy::new(["sh", "-c", script]) })?;
+        let launch = Launch {
+            who: *who,
+            outputs,
+            directory: root.path().to_path_buf(),
+            before: "",
+            name: None,
+            by_pipe: false,
+            env: Vec::new(),
+            marker: "no marker",
+        };
+        let over = AtomicBool::new(false);
+        let swap = || {
+            while !over.load(Ordering::Relaxed) {
+                let _ = renameat2(AT_FDCWD, &work, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE);
+            }
+        };
+        let judge = || -> Result<(), Stop> {
+            for _ in 0..80 {
+                let run = launch.jail(&policy)?.finish()?;
+                let is_own = text(&run.stdout) == "own\n";
+                let is_refused = run.failure().is_ok_and(|failure| failure.kind == FailureKind::Policy);
+                assert!(is_own || is_refused, "{who:?}: {run:?}");
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(swap);
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(judge));
+            over.store(true, Ordering::Relaxed);
+            result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })?;
     }
     Ok(())
 }

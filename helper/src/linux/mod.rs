@@ -57,17 +57,18 @@ use namespaces::Jail;
 use program::{Program, Surroundings};
 use pty::Terminal;
 use relay::Relays;
-use view::View;
+use view::{Found, View};
 use workdir::WorkPath;
 
 /// Runs the command of a plan; returns when it and everything it left behind is dead.
 pub(crate) fn launch(plan: &Plan, stdin: Stdin, reporter: &mut Reporter) -> Result<Ended> {
     let workdir = WorkPath::find(&plan.workdir)?;
-    let program = Program::find(&plan.argv, &Surroundings::of_this_process(&workdir, plan))?;
+    let rules = view::find_all(&plan.rules, &workdir)?;
+    let program = Program::find(&plan.argv, &Surroundings::of_this_process(&workdir, &rules, plan))?;
     let terminal = if plan.tty { Some(Terminal::of_caller()?) } else { None };
     let from_client = matches!(reporter, Reporter::Client(_));
     let command = Command { program: &program, stdin, from_client, terminal };
-    let jail = enter(plan, &workdir, Some(command))?;
+    let jail = enter(plan, &workdir, rules, Some(command))?;
     supervise::run(jail, plan, reporter)
 }
 
@@ -76,7 +77,7 @@ pub(crate) fn probe() -> Capabilities {
     let asked = Policy::new(["true"]);
     let outcome = validate::plan(asked).and_then(|plan| {
         let workdir = WorkPath::find(&plan.workdir)?;
-        supervise::probe(enter(&plan, &workdir, None)?)
+        supervise::probe(enter(&plan, &workdir, Vec::new(), None)?)
     });
     outcome.unwrap_or_else(Capabilities::unavailable)
 }
@@ -93,10 +94,10 @@ struct Command<'a> {
 
 /// What happens outside, in an order that matters: what needs the launcher's privileges comes first, then they are
 /// given up, and the new process has none to begin with.
-fn enter(plan: &Plan, workdir: &WorkPath, command: Option<Command>) -> Result<Jail> {
+fn enter(plan: &Plan, workdir: &WorkPath, rules: Vec<Found>, command: Option<Command>) -> Result<Jail> {
     let identity = Identity::choose()?;
     let grants = command.as_ref().map_or(&[][..], |command| &command.program.grants);
-    let mut view = View::new(workdir, grants, &plan.rules)?;
+    let mut view = View::new(workdir, grants, rules)?;
     let guarded = plan.git == GitNames::Protect;
     if identity.gives_up_root() {
         view.open_as_root(&identity, guarded)?;

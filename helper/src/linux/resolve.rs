@@ -1,19 +1,87 @@
-//! Paths and the links on them.
+//! Where a path of the host leads. It is followed once, and what is there is judged by one descriptor: a neighbour can put
+//! a link in the place of a directory at any time.
 
+use crate::error::{Result, policy};
+use agentkit_protocol::Failure;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2, readlink};
+use nix::libc;
+use nix::sys::stat::{FileStat, Mode, fstat};
 use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 /// As many as the kernel follows in one path, see path_resolution(7).
 const MOST_LINKS: usize = 40;
+
+/// What a path led to, in one moment.
+pub(crate) struct Sight {
+    /// Its path without links.
+    pub(crate) real: PathBuf,
+    stat: FileStat,
+}
+
+impl Sight {
+    pub(crate) fn is_dir(&self) -> bool {
+        self.kind() == libc::S_IFDIR
+    }
+
+    /// A regular file with an execute bit. Who may use it is seen inside, where its user is another.
+    pub(crate) fn is_program(&self) -> bool {
+        self.kind() == libc::S_IFREG && self.stat.st_mode & 0o111 != 0
+    }
+
+    /// Device and inode.
+    pub(crate) fn identity(&self) -> (u64, u64) {
+        (self.stat.st_dev, self.stat.st_ino)
+    }
+
+    fn kind(&self) -> libc::mode_t {
+        self.stat.st_mode & libc::S_IFMT
+    }
+}
+
+/// Follows a path as the kernel does, for three calls.
+pub(crate) fn look(path: &Path) -> io::Result<Sight> {
+    let file = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+    let stat = fstat(&file)?;
+    let real = readlink(format!("/proc/self/fd/{}", file.as_raw_fd()).as_str())?;
+    // What the kernel says of a current directory, for instance, that was removed.
+    if stat.st_nlink == 0 && real.as_bytes().ends_with(b" (deleted)") {
+        return Err(Errno::ENOENT.into());
+    }
+    Ok(Sight { real: real.into(), stat })
+}
+
+/// Opens what stands at a real path, which may be a link itself. `ELOOP` means that one was put on the way there since.
+pub(crate) fn open_real(path: &Path) -> io::Result<OwnedFd> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    Ok(openat2(AT_FDCWD, path, how)?)
+}
+
+/// Somebody was faster.
+pub(crate) fn replaced(path: &Path) -> Failure {
+    policy(format_args!("{path:?} was replaced while the jail was being set up"))
+}
 
 /// An absolute path without empty parts or a slash at its end.
 pub(crate) fn plain(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
-/// The links that resolving an absolute path goes through, by their real places, and what they say.
-pub(crate) fn links_on(path: &Path) -> Vec<(PathBuf, PathBuf)> {
+/// The links on the way from an absolute path to the `real` one that was found for it: where, and what they say.
+pub(crate) fn links_between(path: &Path, real: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let (links, end) = links_on(path);
+    if end == real { Ok(links) } else { Err(replaced(path)) }
+}
+
+/// The links that resolving an absolute path goes through, by their real places, and where it ends.
+fn links_on(path: &Path) -> (Vec<(PathBuf, PathBuf)>, PathBuf) {
     let mut links = Vec::new();
     let mut resolved = PathBuf::from("/");
     let mut ahead: VecDeque<OsString> = names(path).collect();
@@ -38,7 +106,7 @@ pub(crate) fn links_on(path: &Path) -> Vec<(PathBuf, PathBuf)> {
         }
         links.push((next, says));
     }
-    links
+    (links, resolved)
 }
 
 fn names(path: &Path) -> impl Iterator<Item = OsString> {
@@ -63,10 +131,35 @@ mod tests {
         symlink("b", root.join("a/first")).unwrap();
         symlink(root.join("a/first/../first"), root.join("second")).unwrap();
         symlink("loop", root.join("loop")).unwrap();
-        let found = links_on(&root.join("second/c/nothing"));
+        let (found, end) = links_on(&root.join("second/c/nothing"));
         let first = (root.join("a/first"), PathBuf::from("b"));
         assert_eq!(found, [(root.join("second"), root.join("a/first/../first")), first.clone(), first]);
-        assert_eq!(links_on(&root.join("a/b/c")), []);
-        assert_eq!(links_on(&root.join("loop/x")).len(), MOST_LINKS);
+        assert_eq!(end, root.join("a/b/c/nothing"));
+        assert_eq!(links_on(&root.join("a/b/c")).0, []);
+        assert_eq!(links_on(&root.join("loop/x")).0.len(), MOST_LINKS);
+    }
+
+    /// What was judged is the one directory and its path; whatever a name leads to afterwards is neither.
+    #[test]
+    fn a_name_is_followed_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        create_dir_all(root.join("own/sub")).unwrap();
+        create_dir_all(root.join("other/sub")).unwrap();
+        symlink("own", root.join("link")).unwrap();
+        let sight = look(&root.join("link/sub")).unwrap();
+        assert_eq!((&sight.real, sight.is_dir(), sight.is_program()), (&root.join("own/sub"), true, false));
+        assert_eq!(links_between(&root.join("link/sub"), &sight.real).unwrap().len(), 1);
+        assert_eq!(fstat(open_real(&sight.real).unwrap()).unwrap().st_ino, sight.identity().1);
+
+        std::fs::rename(root.join("own"), root.join("moved")).unwrap();
+        symlink("other", root.join("own")).unwrap();
+        assert_eq!(open_real(&sight.real).unwrap_err().raw_os_error(), Some(libc::ELOOP));
+        assert!(links_between(&root.join("link/sub"), &sight.real).is_err());
+        // A link in the last place is opened as such: some are shown.
+        assert_eq!(
+            fstat(open_real(&root.join("own")).unwrap()).unwrap().st_mode & libc::S_IFMT,
+            libc::S_IFLNK
+        );
     }
 }

@@ -1,13 +1,12 @@
 //! Step 3: the directory that the command works in, found once.
 
-use super::resolve::{links_on, plain};
+use super::resolve::{links_between, look, plain};
 use super::view::Access;
 use crate::error::{Context, Hint, Result, policy};
 use agentkit_protocol::{Failure, FailureKind, WorkDir};
 use nix::libc;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -48,9 +47,9 @@ const RESERVED: [(&str, bool); 24] = [
 pub(crate) enum WorkPath {
     /// Private and in memory.
     Scratch,
-    /// A host directory, to be written or below an overlay: its real path, which directory it was when it was found, and
-    /// its path as the caller spelled it.
-    Host { path: PathBuf, device: u64, inode: u64, access: Access, spelling: PathBuf },
+    /// A host directory, to be written or below an overlay: its real path, device and inode when it was found, and its
+    /// path as the caller spelled it.
+    Host { path: PathBuf, identity: (u64, u64), access: Access, spelling: PathBuf },
 }
 
 impl WorkPath {
@@ -62,20 +61,19 @@ impl WorkPath {
             WorkDir::Overlay { path, commit } => (path, Access::Overlaid(*commit)),
         };
         let asked = Path::new(OsStr::from_bytes(&bytes.0));
-        let path = asked
-            .canonicalize()
+        let found = look(asked)
             .context(STEP, format_args!("resolve the work dir {asked:?}"))
             .map_err(if_it_is_missing)?;
-        let meta = path.metadata().context(STEP, format_args!("stat the work dir {path:?}"))?;
-        if !meta.is_dir() {
+        if !found.is_dir() {
             return Err(policy(format_args!("the work dir {asked:?} is not a directory")));
         }
+        let (identity, path) = (found.identity(), found.real);
         if hands_over_the_host(&path) {
             return Err(policy(format_args!("the work dir {path:?} would hand the host to the jail")))
                 .hint("use a directory of its own");
         }
         let spelling = spelling(asked).unwrap_or_else(|| path.clone());
-        Ok(WorkPath::Host { device: meta.dev(), inode: meta.ino(), path, access, spelling })
+        Ok(WorkPath::Host { path, identity, access, spelling })
     }
 
     /// Where the command starts, as the jail sees it.
@@ -95,10 +93,10 @@ impl WorkPath {
     }
 
     /// The links on the way from the spelling to the real path.
-    pub(crate) fn links(&self) -> Vec<(PathBuf, PathBuf)> {
+    pub(crate) fn links(&self) -> Result<Vec<(PathBuf, PathBuf)>> {
         match self {
-            WorkPath::Host { path, spelling, .. } if path != spelling => links_on(spelling),
-            _ => Vec::new(),
+            WorkPath::Host { path, spelling, .. } if path != spelling => links_between(spelling, path),
+            _ => Ok(Vec::new()),
         }
     }
 

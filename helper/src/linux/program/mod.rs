@@ -9,17 +9,18 @@ mod script;
 mod versions;
 mod walk;
 
-use super::view::{HOME, is_system};
+use super::resolve::{Sight, look};
+use super::view::{self, Found, HOME, is_system};
 use super::workdir::{SCRATCH, WorkPath};
 use crate::error::{Hint, Result, failure};
 use crate::validate::Plan;
-use agentkit_protocol::{Access, Bytes, Failure, FailureKind};
+use agentkit_protocol::{Bytes, Failure, FailureKind};
 use script::Interpreter;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use versions::StandIns;
-use walk::{Walk, look};
+use walk::Walk;
 
 const STEP: &str = "program";
 /// Where programs are if nothing else is said.
@@ -44,15 +45,17 @@ pub(crate) struct Surroundings<'a> {
 
 impl<'a> Surroundings<'a> {
     /// Those of this process.
-    pub(crate) fn of_this_process(workdir: &WorkPath, plan: &'a Plan) -> Self {
+    pub(crate) fn of_this_process(workdir: &WorkPath, rules: &[Found], plan: &'a Plan) -> Self {
         let start = workdir.on_host().map(Path::to_path_buf);
-        let rules = plan.rules.iter().filter(|(_, access)| *access == Access::Rw);
-        // One that does not exist grants nothing, and so cannot be written either.
-        let rules = rules.filter_map(|(path, _)| path.canonicalize().ok());
         Surroundings {
             own: Box::new(|name| std::env::var_os(name)),
             asked: &plan.env,
-            writable: start.iter().cloned().chain(rules).collect(),
+            writable: start
+                .iter()
+                .map(PathBuf::as_path)
+                .chain(view::writable(rules))
+                .map(Path::to_path_buf)
+                .collect(),
             start,
         }
     }
@@ -155,7 +158,7 @@ impl<'a> Search<'a> {
     /// The path under which a program can be started inside, with all that it needs granted. None if there is none, or
     /// if a jail may have made that path.
     fn program(&mut self, path: &Path) -> Option<PathBuf> {
-        let sight = look(path).filter(|sight| sight.is_program)?;
+        let sight = look(path).ok().filter(Sight::is_program)?;
         if is_system(path) && is_system(&sight.real) && !sight.real.ends_with("rustup") {
             // What a distribution installs names the interpreters of the distribution.
             if sight.real.starts_with("/usr/local") && self.around.walk("/", path).is_some() {
@@ -218,7 +221,7 @@ impl<'a> Search<'a> {
 
     /// A program that will be started by exactly this path.
     fn need(&mut self, path: &Path) {
-        let Some(sight) = look(path).filter(|sight| sight.is_program) else { return };
+        let Some(sight) = look(path).ok().filter(Sight::is_program) else { return };
         if is_system(path) && is_system(&sight.real) {
             return;
         }

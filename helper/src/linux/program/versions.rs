@@ -7,7 +7,7 @@
 use super::Surroundings;
 use super::prefix::LONGEST_SETTINGS;
 use super::script::read_start;
-use super::walk::look;
+use crate::linux::resolve::look;
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ pub(super) fn is_rustup(dir: &Path, name: &OsStr) -> bool {
 
 /// The first program of that name.
 pub(super) fn first(dirs: &[PathBuf], name: &OsStr) -> Option<PathBuf> {
-    dirs.iter().map(|dir| dir.join(name)).find(|path| look(path).is_some_and(|sight| sight.is_program))
+    dirs.iter().map(|dir| dir.join(name)).find(|path| look(path).is_ok_and(|sight| sight.is_program()))
 }
 
 /// The name of one directory, and nothing that leads elsewhere.

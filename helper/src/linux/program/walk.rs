@@ -1,10 +1,8 @@
 //! Where a path leads, one name at a time, and whether a jail could have had a say in it.
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open, readlink};
-use nix::sys::stat::{Mode, fstat};
+use nix::fcntl::readlink;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsRawFd;
 use std::path::{Component, Path, PathBuf};
 
 /// More names than a path of the longest kind has, with its links.
@@ -51,24 +49,6 @@ pub(super) fn walk(from: &Path, path: &Path, writable: &[PathBuf]) -> Option<Wal
 
 fn names_backwards(path: &Path) -> Vec<OsString> {
     path.components().rev().map(Component::as_os_str).map(OsStr::to_os_string).collect()
-}
-
-/// A path as the kernel follows it, for three calls.
-pub(super) struct Sight {
-    pub(super) real: PathBuf,
-    /// A regular file with an execute bit. Who may use it is seen inside, where its user is another.
-    pub(super) is_program: bool,
-}
-
-pub(super) fn look(path: &Path) -> Option<Sight> {
-    let file = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
-    let mode = fstat(&file).ok()?.st_mode;
-    let real = readlink(format!("/proc/self/fd/{}", file.as_raw_fd()).as_str()).ok()?;
-    Some(Sight { real: real.into(), is_program: is_program(mode) })
-}
-
-fn is_program(mode: u32) -> bool {
-    mode & nix::libc::S_IFMT == nix::libc::S_IFREG && mode & 0o111 != 0
 }
 
 #[cfg(test)]

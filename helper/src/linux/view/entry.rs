@@ -1,16 +1,14 @@
 //! What is mounted at one path.
 
 use super::STEP;
-use crate::error::{Context, Hint, Result, policy};
+use crate::error::{Context, Hint, Result};
 use crate::linux::owner_map::OwnerMaps;
+use crate::linux::resolve::{open_real, replaced};
 use crate::linux::sys;
 use agentkit_protocol::Commit;
-use nix::fcntl::AT_FDCWD;
 use nix::libc;
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// What can be done there.
@@ -124,18 +122,24 @@ impl Entry {
     }
 
     fn open(&self) -> Result<OwnedFd> {
-        let path = CString::new(self.path.as_os_str().as_bytes())
-            .map_err(|_| policy(format_args!("{:?} holds a zero byte", self.path)))?;
-        let mount = sys::clone_mount(AT_FDCWD, &path)
+        // By its name once more: an ordinary launcher may only copy a mount in the jail's mount namespace, to which no
+        // descriptor from before belongs. Without links, the name stands for no other place than the one that was judged.
+        let place = match open_real(&self.path) {
+            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Err(replaced(&self.path)),
+            result => result
+                .context(STEP, format_args!("open {:?}", self.path))
+                .hint("the launcher must be able to reach it")?,
+        };
+        let mount = sys::clone_mount(place.as_fd(), c"")
             .context(STEP, format_args!("open_tree {:?}", self.path))
-            .hint("the launcher must be able to reach it, and the kernel must be 5.12 or newer")?;
+            .hint("the kernel must be 5.12 or newer")?;
         self.check_identity(&mount)?;
         sys::restrict_mount(mount.as_fd(), restrictions(!self.access.is_writable()))
             .context(STEP, format_args!("mount_setattr {:?}", self.path))?;
         Ok(mount)
     }
 
-    /// The path was judged by its name; whoever swapped it since then gets nothing.
+    /// Whoever put another one in its place since it was judged gets nothing.
     fn check_identity(&self, mount: &OwnedFd) -> Result<()> {
         let stat = nix::sys::stat::fstat(mount)
             .map_err(io::Error::from)
@@ -143,7 +147,7 @@ impl Entry {
         if self.identity == (stat.st_dev, stat.st_ino) {
             return Ok(());
         }
-        Err(policy(format_args!("{:?} was replaced while the jail was being set up", self.path)))
+        Err(replaced(&self.path))
     }
 }
 

@@ -7,14 +7,17 @@ mod system;
 
 use super::identity::Identity;
 use super::owner_map::OwnerMaps;
+use super::resolve::{open_real, replaced};
 use super::workdir::WorkPath;
 use crate::error::{Context, Hint, Result, policy};
-use agentkit_protocol as protocol;
 pub(crate) use entry::{Access, Entry, Kind, restrictions};
+use nix::fcntl::readlinkat;
+use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::stat::fstat;
+pub(crate) use rules::{Found, find_all, writable};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 pub(crate) use system::{System, is_system};
 
@@ -40,22 +43,18 @@ pub(crate) struct View {
 
 impl View {
     /// Decides what is seen; mounts nothing yet.
-    pub(crate) fn new(
-        workdir: &WorkPath,
-        grants: &[PathBuf],
-        rules: &[(PathBuf, protocol::Access)],
-    ) -> Result<Self> {
+    pub(crate) fn new(workdir: &WorkPath, grants: &[PathBuf], rules: Vec<Found>) -> Result<Self> {
         let mut system = System::of(Path::new("/"))?;
         let mut entries = BTreeMap::new();
         for path in grants {
             grant(&mut system, &mut entries, path)?;
         }
-        if let WorkPath::Host { path, device, inode, access, .. } = workdir {
-            let entry = Entry::new(path, Kind::Directory, *access, (*device, *inode));
+        if let WorkPath::Host { path, identity, access, .. } = workdir {
+            let entry = Entry::new(path, Kind::Directory, *access, *identity);
             entries.insert(path.clone(), entry);
         }
-        let mut spellings = workdir.links();
-        add_rules(&mut entries, &mut spellings, workdir, rules)?;
+        let mut spellings = workdir.links()?;
+        add_rules(&mut entries, &mut spellings, rules)?;
         let workdir = workdir.on_host().map(Path::to_path_buf);
         Ok(View { system, entries: entries.into_values().collect(), spellings, workdir })
     }
@@ -79,15 +78,23 @@ impl View {
 
 /// A link becomes a link of the jail's own: followed here, it could lead anywhere.
 fn grant(system: &mut System, entries: &mut BTreeMap<PathBuf, Entry>, path: &Path) -> Result<()> {
-    let meta = path.symlink_metadata().context(STEP, format_args!("stat {path:?}"))?;
-    if meta.is_symlink() {
-        let says = std::fs::read_link(path).context(STEP, format_args!("read the link {path:?}"))?;
-        system.links.push((path.to_path_buf(), says));
-    } else {
-        let kind = if meta.is_dir() { Kind::Directory } else { Kind::File };
-        let entry = Entry::new(path, kind, Access::ReadOnly, (meta.dev(), meta.ino()));
-        entries.insert(path.to_path_buf(), entry);
-    }
+    let place = match open_real(path) {
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Err(replaced(path)),
+        result => result.context(STEP, format_args!("open {path:?}"))?,
+    };
+    let stat = fstat(&place).map_err(io::Error::from).context(STEP, format_args!("stat {path:?}"))?;
+    let kind = match stat.st_mode & libc::S_IFMT {
+        libc::S_IFLNK => {
+            let says = readlinkat(&place, "").map_err(io::Error::from);
+            let says = says.context(STEP, format_args!("read the link {path:?}"))?;
+            system.links.push((path.to_path_buf(), says.into()));
+            return Ok(());
+        }
+        libc::S_IFDIR => Kind::Directory,
+        _ => Kind::File,
+    };
+    let entry = Entry::new(path, kind, Access::ReadOnly, (stat.st_dev, stat.st_ino));
+    entries.insert(path.to_path_buf(), entry);
     Ok(())
 }
 
@@ -95,13 +102,11 @@ fn grant(system: &mut System, entries: &mut BTreeMap<PathBuf, Entry>, path: &Pat
 fn add_rules(
     entries: &mut BTreeMap<PathBuf, Entry>,
     spellings: &mut Vec<(PathBuf, PathBuf)>,
-    workdir: &WorkPath,
-    rules: &[(PathBuf, protocol::Access)],
+    rules: Vec<Found>,
 ) -> Result<()> {
     let mut asked: BTreeMap<PathBuf, &Path> = BTreeMap::new();
     let mut protected_links = Vec::new();
-    for (path, access) in rules {
-        let Some(rules::Found { entry, links }) = rules::find(path, *access, workdir)? else { continue };
+    for Found { asked: path, entry, links } in rules {
         if entry.access.is_protection() {
             protected_links.extend(links.iter().map(|(link, _)| link.clone()));
         }

@@ -3,15 +3,11 @@
 use super::entry::{Access, Entry, Kind};
 use super::{HOME, STEP};
 use crate::error::{Context, Hint, Result, policy};
-use crate::linux::resolve::{links_on, plain};
+use crate::linux::resolve::{links_between, look, plain};
 use crate::linux::workdir::{self, WorkPath, hands_over_the_host};
 use agentkit_protocol as protocol;
-use nix::fcntl::{OFlag, open};
 use nix::libc;
-use nix::sys::stat::{Mode, SFlag, fstat};
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// Where the jail has its own and the host's would hand over devices, terminals or processes.
@@ -19,14 +15,29 @@ const OWN_KERNEL_FILES: [&str; 2] = ["/proc", "/dev"];
 
 /// A rule whose path was resolved, once.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(crate) struct Found<'a> {
+    /// As it was asked for.
+    pub(super) asked: &'a Path,
     pub(super) entry: Entry,
     /// The links on the way from the caller's spelling: where, and what they say.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
 }
 
+/// What rules mean.
+pub(crate) fn find_all<'a>(
+    rules: &'a [(PathBuf, protocol::Access)],
+    workdir: &WorkPath,
+) -> Result<Vec<Found<'a>>> {
+    rules.iter().filter_map(|(path, access)| find(path, *access, workdir).transpose()).collect()
+}
+
+/// The host's places that rules let the jail write.
+pub(crate) fn writable<'a>(rules: &'a [Found]) -> impl Iterator<Item = &'a Path> {
+    rules.iter().filter(|rule| rule.entry.access.is_writable()).map(|rule| rule.entry.path.as_path())
+}
+
 /// What a rule means; nothing if there is no such path, or nothing to do about it.
-pub(super) fn find(path: &Path, access: protocol::Access, workdir: &WorkPath) -> Result<Option<Found>> {
+fn find<'a>(path: &'a Path, access: protocol::Access, workdir: &WorkPath) -> Result<Option<Found<'a>>> {
     refuse_kernel_files(path)?;
     let wanted = match access {
         protocol::Access::Ro => Access::ReadOnly,
@@ -42,14 +53,14 @@ pub(super) fn find(path: &Path, access: protocol::Access, workdir: &WorkPath) ->
     if wanted == Access::Private && !entry.is_dir() {
         return Err(policy(format_args!("rules: {path:?} is no directory, so it cannot be a tmpfs")));
     }
-    let links = if entry.path == plain(path) { Vec::new() } else { links_on(path) };
-    Ok(Some(Found { entry, links }))
+    let links = if entry.path == plain(path) { Vec::new() } else { links_between(path, &entry.path)? };
+    Ok(Some(Found { asked: path, entry, links }))
 }
 
 /// The real path, and what is there.
 fn resolve(path: &Path, access: Access) -> Result<Option<Entry>> {
-    let file = match open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).map_err(io::Error::from) {
-        Ok(file) => file,
+    let found = match look(path) {
+        Ok(found) => found,
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => return Ok(None),
         Err(error) => {
             return Err(error)
@@ -57,15 +68,8 @@ fn resolve(path: &Path, access: Access) -> Result<Option<Entry>> {
                 .hint("the launcher must be able to reach it");
         }
     };
-    let stat =
-        fstat(&file).map_err(io::Error::from).context(STEP, format_args!("stat the rule's path {path:?}"))?;
-    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let real = std::fs::read_link(name).context(STEP, format_args!("find the real path of {path:?}"))?;
-    let kind = match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
-        SFlag::S_IFDIR => Kind::Directory,
-        _ => Kind::File,
-    };
-    Ok(Some(Entry::new(&real, kind, access, (stat.st_dev, stat.st_ino))))
+    let kind = if found.is_dir() { Kind::Directory } else { Kind::File };
+    Ok(Some(Entry::new(&found.real, kind, access, found.identity())))
 }
 
 fn refuse_kernel_files(path: &Path) -> Result<()> {
