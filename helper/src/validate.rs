@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     pub(crate) argv: Vec<CString>,
     pub(crate) env: Vec<(String, Bytes)>,
     pub(crate) workdir: WorkDir,
+    /// A rule makes a bound work dir read-only.
+    pub(crate) workdir_read_only: bool,
     pub(crate) rules: Vec<(PathBuf, Access)>,
     pub(crate) proc: ProcFiles,
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
@@ -40,11 +42,13 @@ pub(crate) fn plan(asked: Policy) -> Result<Plan> {
             asked.version
         )));
     }
+    let rules = rules(asked.rules)?;
     Ok(Plan {
         argv: argv(asked.argv)?,
         env: asked.env.into_iter().map(variable).collect::<Result<_>>()?,
+        workdir_read_only: is_read_only(&asked.workdir, &rules),
         workdir: asked.workdir,
-        rules: rules(asked.rules)?,
+        rules,
         proc: asked.proc,
         files: asked.files.into_iter().map(file).collect::<Result<_>>()?,
         git: asked.git,
@@ -100,6 +104,20 @@ fn rules(rules: Vec<Rule>) -> Result<Vec<(PathBuf, Access)>> {
         }
     }
     Ok(known.into_iter().collect())
+}
+
+/// By a rule with its own spelling: whether another path leads to it, only the host can tell.
+fn is_read_only(workdir: &WorkDir, rules: &[(PathBuf, Access)]) -> bool {
+    let WorkDir::Bind(path) = workdir else { return false };
+    let path = Path::new(OsStr::from_bytes(&path.0));
+    rules.iter().any(|(other, access)| *access == Access::Ro && other == path)
+}
+
+impl Plan {
+    /// Whether the command can write the host's files in the work dir.
+    pub(crate) fn writes_to_bound_workdir(&self) -> bool {
+        matches!(self.workdir, WorkDir::Bind(_)) && !self.workdir_read_only
+    }
 }
 
 fn limits(limits: Limits) -> Result<Limits> {
@@ -211,6 +229,19 @@ mod tests {
         asked.rules = vec![rule("/a/b", Access::Ro), rule("/a", Access::Hide), rule("/a/b", Access::Ro)];
         let all = [("/a", Access::Hide), ("/a/b", Access::Ro)].map(|(path, access)| (path.into(), access));
         assert_eq!(plan(asked).unwrap().rules, all);
+    }
+
+    #[test]
+    fn a_rule_with_the_spelling_of_the_work_dir_makes_it_read_only() {
+        let reads = |workdir, path: &str, access| {
+            let mut asked = Policy::new(["true"]);
+            (asked.workdir, asked.rules) = (workdir, vec![Rule { path: Bytes::from(path), access }]);
+            plan(asked).unwrap().workdir_read_only
+        };
+        let bind = |path: &str| WorkDir::Bind(Bytes::from(path));
+        assert!(reads(bind("/a/b"), "/a/b", Access::Ro) && reads(bind("/a/b/"), "/a//b", Access::Ro));
+        assert!(!reads(bind("/a/b"), "/a/b", Access::Rw) && !reads(bind("/a/b"), "/a", Access::Ro));
+        assert!(!reads(WorkDir::Scratch, "/work", Access::Ro));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use agentkit_protocol::{
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 tests![
@@ -27,6 +27,8 @@ tests![
     what_is_shown_can_hold_sockets,
     the_callers_spelling_of_the_work_dir,
     a_read_only_work_dir,
+    a_work_dir_that_a_rule_makes_read_only,
+    rules_on_the_work_dir,
     mounts_with_flags,
     a_host_with_many_mounts,
     a_full_proc,
@@ -254,6 +256,73 @@ fn a_read_only_work_dir() -> Result<(), Stop> {
     assert!(text(&output.stdout) == "ran\n" && report.contains("\"workdir_read_only\":true"), "{output:?}");
     let run = desk.launch(&policy)?;
     assert!(!run.started()?.read_back.workdir_read_only);
+    Ok(())
+}
+
+/// By a rule. Also one whose owner alone can read it, and in a directory that is writable.
+fn a_work_dir_that_a_rule_makes_read_only() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    fs::create_dir_all(desk.path("work/.git/hooks"))?;
+    fs::write(desk.path("work/kept"), "kept\n")?;
+    fs::set_permissions(desk.path("work/kept"), fs::Permissions::from_mode(0o600))?;
+    fs::set_permissions(desk.path("work"), fs::Permissions::from_mode(0o700))?;
+    symlink("work", desk.path("link"))?;
+    let ro = |path: &str| rule(desk.path(path), Access::Ro);
+    let script = "cat kept; for f in new kept .git/hooks/x; do echo x >$f; done 2>/dev/null; mv ../work ../w 2>/dev/null; \
+                  chmod 777 . 2>/dev/null; cd ../link && cat kept; echo x > /tmp/f && cat /tmp/f";
+    let outer = rule(desk.path(""), Access::Rw);
+    let link = WorkDir::Bind(Bytes::from(desk.path("link")));
+    for (rules, workdir) in [
+        (vec![ro("work")], desk.policy("").workdir),
+        (vec![ro("work"), outer.clone()], desk.policy("").workdir),
+        (vec![ro("link")], link.clone()),
+        (vec![ro("link"), outer, ro("work")], link),
+    ] {
+        // Nothing of the private `/tmp` is in the work dir, so the limit is the kernel's.
+        let require = if rules.len() == 1 { [Control::DiskLimited].into() } else { Default::default() };
+        let asked = Policy { rules, workdir, require, ..desk.policy(script) };
+        let run = desk.launch(&asked)?;
+        let said = text(&run.stdout);
+        assert!(
+            said.starts_with("kept\n")
+                && said.ends_with("x\n")
+                && said.lines().all(|it| it == "kept" || it == "x"),
+            "{run:?}"
+        );
+        let (started, ended) = (run.started()?, run.ended()?);
+        assert!(started.read_back.workdir_read_only, "{started:?}");
+        assert!(ended.quarantined.is_empty() && ended.unchecked.is_empty(), "{ended:?}");
+        assert_eq!(fs::read_to_string(desk.path("work/kept"))?, "kept\n");
+        assert!(!desk.path("work/new").exists() && !desk.path("work/.git/hooks/x").exists());
+        assert_eq!(fs::metadata(desk.path("work"))?.permissions().mode() & 0o777, 0o700);
+    }
+    Ok(())
+}
+
+/// Nothing else can be asked for there, nor by another spelling.
+fn rules_on_the_work_dir() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    symlink("work", desk.path("link"))?;
+    let overlay = WorkDir::Overlay { path: Bytes::from(desk.path("work")), commit: Commit::Never };
+    let bind = desk.policy("").workdir;
+    let on = |workdir: &WorkDir, rules: &[(&str, Access)]| {
+        let rules = rules.iter().map(|(path, access)| rule(desk.path(path), *access)).collect();
+        desk.launch(&Policy { workdir: workdir.clone(), rules, ..desk.policy("true") })
+    };
+    assert_eq!(on(&bind, &[("work", Access::Rw)])?.status.code(), Some(0));
+    for (workdir, rules) in [
+        (&bind, &[("work", Access::Hide)][..]),
+        (&bind, &[("work", Access::Tmpfs)]),
+        (&bind, &[("link", Access::Ro)]),
+        (&bind, &[("work", Access::Ro), ("link", Access::Rw)]),
+        (&overlay, &[("work", Access::Ro)]),
+    ] {
+        let failure = on(workdir, rules)?.failure()?;
+        assert!(
+            failure.kind == FailureKind::Policy && failure.message.contains("is the work dir"),
+            "{failure}"
+        );
+    }
     Ok(())
 }
 

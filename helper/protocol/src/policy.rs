@@ -83,7 +83,8 @@ pub enum WorkDir {
     /// An empty directory in memory that is gone after the run.
     #[default]
     Scratch,
-    /// This host directory, readable and writable, under its own path.
+    /// This host directory, readable and writable, under its own path. With a rule `ro` for the same path as it is
+    /// written here it is read-only.
     Bind(Bytes),
     /// This host directory under its own path, with all changes kept apart in memory: in the bound of `limits.disk`,
     /// which a file counts toward as a whole as soon as it is opened for writing. Files of another owner than the

@@ -44,7 +44,7 @@ pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
             ),
         ),
         (Control::MemoryLimited, memory(state, plan)),
-        (Control::DiskLimited, disk(plan)),
+        (Control::DiskLimited, disk(state, plan)),
         (Control::CpuLimited, cpu()),
         (Control::SyscallsFiltered, held(filtered, "seccomp is not in filter mode")),
         (
@@ -98,12 +98,13 @@ fn cpu() -> Level {
     Level::Polled(claim.to_owned())
 }
 
-fn disk(plan: &Plan) -> Level {
+fn disk(state: &ReadBack, plan: &Plan) -> Level {
     match plan.workdir {
         _ if plan.rules.iter().any(|(_, access)| *access == Access::Rw) => {
             Level::Partial("all but what the rules make writable, which is only bounded per file".to_owned())
         }
         WorkDir::Scratch | WorkDir::Overlay { .. } => Level::Full,
+        WorkDir::Bind(_) if plan.workdir_read_only && state.workdir_read_only => Level::Full,
         WorkDir::Bind(_) => Level::Polled(
             "the private directories are bounded together by the kernel; in the work dir the supervisor looks every 10 ms at \
              what its file system lost and counts what changed, without files that are left in mappings alone"
@@ -181,6 +182,20 @@ mod tests {
         use Control::*;
         assert_eq!([level(Access::Ro), level(Access::Rw)], [[false, true], [false, false]]);
         assert_eq!([level(Access::Hide), level(Access::Tmpfs)], [[true, true], [true, true]]);
+    }
+
+    #[test]
+    fn a_work_dir_that_cannot_be_written_needs_no_limit() {
+        let level = |access, workdir_read_only| {
+            let mut asked = Policy::new(["true"]);
+            asked.workdir = WorkDir::Bind("/srv".into());
+            asked.rules = vec![agentkit_protocol::Rule { path: "/srv".into(), access }];
+            let state = ReadBack { workdir_read_only, ..confirmed() };
+            derive(&state, &validate::plan(asked).unwrap()).controls[&Control::DiskLimited].clone()
+        };
+        assert_eq!(level(Access::Ro, true), Level::Full);
+        // Of a file system that is read-only, a part that is mounted in it can be writable.
+        assert!(level(Access::Ro, false) != Level::Full && level(Access::Rw, true) != Level::Full);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::view::View;
 use super::{capabilities, limits, mounts, network, privileges, read_back, seccomp, sockets, sys, watch};
 use crate::error::{Context, Hint, Result};
 use crate::validate::Plan;
-use agentkit_protocol::{EndedBy, ReadBack, WorkDir};
+use agentkit_protocol::{EndedBy, ReadBack};
 use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -121,7 +121,7 @@ fn launchers_namespaces(channel: &OwnedFd) -> Result<Namespaces> {
 
 /// For the supervisor, who can look at it only with the eyes of the jail: through the mount that maps its owner.
 fn hosts_work_dir(task: &Task<'_>) -> Result<Option<OwnedFd>> {
-    if !matches!(task.plan.workdir, WorkDir::Bind(_)) {
+    if !task.plan.writes_to_bound_workdir() {
         return Ok(None);
     }
     open(&task.directory, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())

@@ -27,7 +27,7 @@ pub(crate) struct Handles {
     pub(crate) private: OwnedFd,
     /// By which the kernel tells about the jail's sockets, where it can.
     pub(crate) sockets: Option<OwnedFd>,
-    /// The work dir, if it is the host's.
+    /// The work dir, if it is the host's and can be written.
     pub(crate) workdir: Option<OwnedFd>,
 }
 

@@ -62,7 +62,7 @@ use workdir::WorkPath;
 
 /// Runs the command of a plan; returns when it and everything it left behind is dead.
 pub(crate) fn launch(plan: &Plan, stdin: Stdin, reporter: &mut Reporter) -> Result<Ended> {
-    let workdir = WorkPath::find(&plan.workdir)?;
+    let workdir = WorkPath::find(plan)?;
     let rules = view::find_all(&plan.rules, &workdir)?;
     let program = Program::find(&plan.argv, &Surroundings::of_this_process(&workdir, &rules, plan))?;
     let terminal = if plan.tty { Some(Terminal::of_caller()?) } else { None };
@@ -76,7 +76,7 @@ pub(crate) fn launch(plan: &Plan, stdin: Stdin, reporter: &mut Reporter) -> Resu
 pub(crate) fn probe() -> Capabilities {
     let asked = Policy::new(["true"]);
     let outcome = validate::plan(asked).and_then(|plan| {
-        let workdir = WorkPath::find(&plan.workdir)?;
+        let workdir = WorkPath::find(&plan)?;
         supervise::probe(enter(&plan, &workdir, Vec::new(), None)?)
     });
     outcome.unwrap_or_else(Capabilities::unavailable)

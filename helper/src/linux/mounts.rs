@@ -204,7 +204,7 @@ fn show(root: &mut Root, entry: &mut Entry, is_empty: bool) -> Result<Option<Lay
     };
     let mut layers = None;
     match entry.access {
-        Access::ReadOnly | Access::Writable => attach(entry.mount()?)?,
+        Access::ReadOnly | Access::Readable | Access::Writable => attach(entry.mount()?)?,
         Access::Overlaid(commit) => {
             let (mount, both) = overlay::mount(entry.mount()?, &path, commit)?;
             attach(mount)?;

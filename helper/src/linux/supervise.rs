@@ -161,8 +161,8 @@ impl<'a> Supervisor<'a> {
                 };
                 let (proc, private) = (handle("/proc")?, handle("the private directories")?);
                 let sockets = if read_back.sockets_tell { Some(handle("the sockets")?) } else { None };
-                let bound = matches!(self.plan.workdir, WorkDir::Bind(_));
-                let workdir = if bound { Some(handle("the work dir")?) } else { None };
+                let written = self.plan.writes_to_bound_workdir();
+                let workdir = if written { Some(handle("the work dir")?) } else { None };
                 if let Some(caller) = &self.jail.terminal {
                     self.session = Some(Session::start(handle("the terminal")?, caller)?);
                 }

@@ -3,6 +3,7 @@
 use super::resolve::{links_between, look, plain};
 use super::view::Access;
 use crate::error::{Context, Hint, Result, policy};
+use crate::validate::Plan;
 use agentkit_protocol::{Failure, FailureKind, WorkDir};
 use nix::libc;
 use std::ffi::OsStr;
@@ -47,16 +48,17 @@ const RESERVED: [(&str, bool); 24] = [
 pub(crate) enum WorkPath {
     /// Private and in memory.
     Scratch,
-    /// A host directory, to be written or below an overlay: its real path, device and inode when it was found, and its
-    /// path as the caller spelled it.
+    /// A host directory, to be read, to be written or below an overlay: its real path, device and inode when it was found,
+    /// and its path as the caller spelled it.
     Host { path: PathBuf, identity: (u64, u64), access: Access, spelling: PathBuf },
 }
 
 impl WorkPath {
     /// Resolves the work dir once; what is mounted later must be the same directory.
-    pub(crate) fn find(workdir: &WorkDir) -> Result<Self> {
-        let (bytes, access) = match workdir {
+    pub(crate) fn find(plan: &Plan) -> Result<Self> {
+        let (bytes, access) = match &plan.workdir {
             WorkDir::Scratch => return Ok(WorkPath::Scratch),
+            WorkDir::Bind(bytes) if plan.workdir_read_only => (bytes, Access::Readable),
             WorkDir::Bind(bytes) => (bytes, Access::Writable),
             WorkDir::Overlay { path, commit } => (path, Access::Overlaid(*commit)),
         };
@@ -100,11 +102,16 @@ impl WorkPath {
         }
     }
 
+    /// Whether it is a host directory that a rule makes read-only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self, WorkPath::Host { access: Access::Readable, .. })
+    }
+
     pub(crate) fn is_scratch(&self) -> bool {
         matches!(self, WorkPath::Scratch)
     }
 
-    /// The host directory that the jail can write, be it by a commit, if there is one.
+    /// The host directory that it is, if it is one. As a rule the jail can write it, be it by a commit.
     pub(crate) fn on_host(&self) -> Option<&Path> {
         match self {
             WorkPath::Scratch => None,

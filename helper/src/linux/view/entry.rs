@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 pub(crate) enum Access {
     /// The host's: read and execute.
     ReadOnly,
+    /// The same for a work dir, whose owner the jail's user stands for, so that it can read what the owner can.
+    Readable,
     /// The host's: whatever its mount and modes allow.
     Writable,
     /// The same, but the host's is only changed by a commit.
@@ -33,7 +35,7 @@ pub(crate) enum Access {
 impl Access {
     /// Whether it promises that something cannot be done.
     pub(crate) fn is_protection(self) -> bool {
-        matches!(self, Access::ReadOnly | Access::Sealed | Access::Hidden)
+        matches!(self, Access::ReadOnly | Access::Readable | Access::Sealed | Access::Hidden)
     }
 
     /// Whether the command can write the host's files, or believes so.
@@ -43,7 +45,12 @@ impl Access {
 
     /// Whether it needs something of the host.
     pub(super) fn has_source(self) -> bool {
-        self == Access::ReadOnly || self.is_writable()
+        self == Access::ReadOnly || self.is_owned()
+    }
+
+    /// Whether the command acts as the owner of what is there.
+    fn is_owned(self) -> bool {
+        self == Access::Readable || self.is_writable()
     }
 }
 
@@ -90,7 +97,7 @@ impl Entry {
             return Ok(());
         }
         let mount = self.open()?;
-        if self.access.is_writable() {
+        if self.access.is_owned() {
             owners.map(&mount, &self.path)?;
         }
         self.opened = Some(mount);

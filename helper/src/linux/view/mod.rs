@@ -119,7 +119,9 @@ fn add_rules(
                 entry.path
             )));
         }
-        entries.insert(entry.path.clone(), entry);
+        // What stood there when its path was first judged must still be what is shown.
+        let access = entry.access;
+        entries.entry(entry.path.clone()).and_modify(|known| known.access = access).or_insert(entry);
     }
     host_proc::hide(entries)?;
     rules::pin(entries, &protected_links);

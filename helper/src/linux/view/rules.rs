@@ -45,13 +45,16 @@ fn find<'a>(path: &'a Path, access: protocol::Access, workdir: &WorkPath) -> Res
         protocol::Access::Hide => Access::Hidden,
         protocol::Access::Tmpfs => Access::Private,
     };
-    let Some(entry) = resolve(path, wanted)? else { return Ok(None) };
+    let Some(mut entry) = resolve(path, wanted)? else { return Ok(None) };
     refuse_kernel_files(&entry.path)?;
     if !is_of_use(&entry.path, path, access, workdir)? {
         return Ok(None);
     }
     if wanted == Access::Private && !entry.is_dir() {
         return Err(policy(format_args!("rules: {path:?} is no directory, so it cannot be a tmpfs")));
+    }
+    if workdir.on_host() == Some(&entry.path) {
+        entry.access = Access::Readable;
     }
     let links = if entry.path == plain(path) { Vec::new() } else { links_between(path, &entry.path)? };
     Ok(Some(Found { asked: path, entry, links }))
@@ -102,10 +105,13 @@ fn is_of_use(real: &Path, path: &Path, access: protocol::Access, workdir: &WorkP
         protocol::Access::Ro if real == Path::new("/run") => {
             refuse("would hand over the host's sockets", "name what is needed below it")
         }
-        _ if workdir.on_host() == Some(real) && access != protocol::Access::Rw => {
-            refuse("is the work dir, which is writable", "give the rule to what lies below it")
-        }
-        _ => Ok(workdir.on_host() != Some(real)),
+        _ if workdir.on_host() != Some(real) => Ok(true),
+        protocol::Access::Ro if workdir.is_read_only() => Ok(true),
+        protocol::Access::Rw if !workdir.is_read_only() => Ok(false),
+        _ => refuse(
+            "is the work dir",
+            "give the rule to what lies below it; `ro` for the path of a `bind` as it is written there makes it read-only",
+        ),
     }
 }
 
