@@ -22,6 +22,8 @@ const LAST_WORDS: usize = 2 << 10;
 
 /// A running helper.
 pub(crate) struct Link {
+    /// What to do if it exits without an answer.
+    hint: Option<&'static str>,
     process: Process,
     channel: Channel,
     stdin: Option<Feed>,
@@ -66,6 +68,7 @@ impl Link {
         let (stdin, descriptor) = stdin.map(Feed::new).transpose()?.unzip();
         let (process, ends) = launch(helper, arguments)?;
         Ok(Link {
+            hint: helper.hint(),
             process,
             channel: Channel::new(ends.socket, Outgoing { bytes: message, descriptor })?,
             stdin,
@@ -116,9 +119,9 @@ impl Link {
     /// The failure of a helper that closed its end without an answer.
     pub(crate) fn died(mut self) -> Failure {
         self.drain();
-        let status = match self.process.reap() {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
+        let (status, hint) = match self.process.reap() {
+            Ok(status) => (status.to_string(), self.hint.filter(|_| status.code().is_some())),
+            Err(error) => (error.to_string(), None),
         };
         let stderr = self.stderr.finish();
         let bytes = stderr.bytes();
@@ -127,7 +130,8 @@ impl Link {
             "" => "nothing".to_owned(),
             text => format!("\"{}\"", text.escape_debug()),
         };
-        host("run the helper", format!("the helper died: {status}; it left {said} on stderr"))
+        let message = format!("the helper died: {status}; it left {said} on stderr");
+        Failure { hint: hint.map(str::to_owned), ..host("run the helper", message) }
     }
 
     /// Reads to the end of all three streams. They end when the helper is gone, for it holds them to its last moment;

@@ -8,6 +8,7 @@ use std::path::{self, Path, PathBuf};
 
 /// The file name of the helper, and the name under which a program hands itself over to it.
 const NAME: &str = "agentkit-jail";
+const DOOR: &str = "call agentkit_jail::door() first thing in main, or choose another Helper";
 
 /// Which program confines the commands. `PATH` is never searched for it: whoever can write there could lift the jail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,15 @@ pub(crate) struct Program {
 }
 
 impl Helper {
+    /// What a person can do about one that exited without an answer.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            // Without the door the whole program ran in place of the helper.
+            Helper::OwnExecutable => Some(DOOR),
+            Helper::Sibling | Helper::Path(_) => None,
+        }
+    }
+
     pub(crate) fn program(&self) -> Result<Program, Failure> {
         match self {
             Helper::Sibling => Ok(Program { path: current_exe()?.with_file_name(NAME), name: None }),
@@ -61,7 +71,7 @@ fn was_handed_over() -> bool {
 
 fn no_door() -> Failure {
     Failure {
-        hint: Some("call agentkit_jail::door() first thing in main, or choose another Helper".to_owned()),
+        hint: Some(DOOR.to_owned()),
         ..host("locate the helper", format!("this program was started as {NAME} and did not hand over"))
     }
 }

@@ -158,12 +158,18 @@ impl SandboxBuilder {
     }
 
     /// Whether to refuse where network and files are not fully confined: [`SandboxBuilder::require`] for these two.
+    ///
+    /// What is shown of the host can hold sockets of host programs, so with [`WorkDir::Bind`] or a rule `ro` or `rw` the
+    /// network is only partly blocked, and every run is refused. `build` cannot know: it asks the host, for a run with a
+    /// scratch work dir, and what a policy gives up is for the helper to judge, at each run. Through
+    /// [`WorkDir::Overlay`] no socket can be reached.
     pub fn strict(self, strict: bool) -> Self {
         if strict { self.require(STRICT) } else { self }
     }
 
     /// Controls without which nothing may run, on top of those required before. [`SandboxBuilder::build`] refuses where
-    /// one of them is less than full, and so does the helper at every launch.
+    /// one of them is less than full for a run with a scratch work dir and no rules, and the helper at every launch where
+    /// one is for that run.
     pub fn require(mut self, controls: impl IntoIterator<Item = Control>) -> Self {
         self.template.require.extend(controls);
         self

@@ -145,11 +145,14 @@ fn a_helper_that_dies_at_once() {
         text.contains("the helper died: exit status: 9") && text.contains("left \"boom\\nbang\" on stderr"),
         "{text}"
     );
+    // So does a program that is to be its own helper and has no door.
+    assert!(text.contains("call agentkit_jail::door() first thing in main"), "{text}");
 }
 
 fn a_helper_that_dies_after_the_start() {
     let text = unavailable(run("start-and-die"));
     assert!(text.contains("the helper died: signal: 15") && text.contains("nothing on stderr"), "{text}");
+    assert!(!text.contains("door"), "{text}");
 }
 
 fn a_helper_that_babbles() {
