@@ -135,6 +135,12 @@ fn new_repositories_are_put_aside_whole() -> Result<(), Stop> {
     let (new, bare) = (find("n/.git").unwrap_or_default(), find("b/HEAD").unwrap_or_default());
     assert_eq!(moved.len(), 2, "{moved:?}");
     assert!(new.starts_with(desk.path("work/.agentkit-quarantine")), "{new:?}");
+    // The origin is not lost with the report.
+    let listed = fs::read_to_string(desk.path("work/.agentkit-quarantine/README"))?;
+    for (from, to) in &moved {
+        let line = format!("{from:?} -> {:?}\n", to.strip_prefix(desk.path("work")).unwrap_or(to));
+        assert!(listed.contains(&line), "{listed}");
+    }
     // Nothing is lost: moved back, both are what they were.
     let back = format!(
         "mv '{0}' n/.git; mv n/.git/HEAD.quarantined n/.git/HEAD; mv '{1}' b/HEAD; git -C n log --oneline | wc -l; git -C b rev-parse --is-bare-repository; stat -c %a .agentkit-quarantine",
@@ -255,8 +261,11 @@ fn many_are_put_aside_and_not_all_are_listed() -> Result<(), Stop> {
     let ended = run.ended()?;
     assert_eq!((ended.quarantined.len(), ended.unchecked.len()), (256, 1), "{:?}", ended.unchecked);
     assert_eq!(
-        host(&desk, "ls -d n*/.git 2>/dev/null | wc -l; ls .agentkit-quarantine | wc -l")?,
-        "0\n400\n"
+        host(
+            &desk,
+            "ls -d n*/.git 2>/dev/null | wc -l; ls .agentkit-quarantine | wc -l; grep -ce '->' .agentkit-quarantine/README"
+        )?,
+        "0\n401\n400\n"
     );
     Ok(())
 }

@@ -7,11 +7,12 @@ use super::{Guard, Time, changed};
 use crate::linux::tree::{Bounds, FileId, Kind, Step, Trail, Walk, kind_of, open_directory};
 use agentkit_protocol::{Bytes, Quarantined};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, RenameFlags, renameat2};
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, fstat, fstatat, mkdirat};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr};
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -24,6 +25,16 @@ const MOST_REPORTED: usize = 256;
 const LONGEST_PATH: usize = 4096;
 /// In what was moved, so that git takes no part of it for a repository.
 const DISARMED: &CStr = c"HEAD.quarantined";
+
+/// The list of what was moved, and how it begins.
+const README: &CStr = c"README";
+const LONGEST_README: usize = 1 << 20;
+const ABOUT: &str = "\
+What a run in agentkit-jail made or changed, and programs of the host, git for one, could have executed.
+Each line says where it was and where it is, from the work dir. To take something back, look at it, move
+it to where it was, and in a directory give each HEAD.quarantined the name HEAD again.
+
+";
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -68,13 +79,44 @@ struct Sweep<'a> {
     guard: &'a Guard,
     deadline: Instant,
     /// Where things are moved to; made when the first one is.
-    quarantine: Option<(CString, OwnedFd)>,
+    quarantine: Option<Quarantine>,
     count: usize,
     /// Repositories that are older than the run, by when they were entered.
     old: HashSet<FileId>,
     /// Directories of repositories that hold what each worktree has of its own.
     worktrees: HashSet<FileId>,
     swept: Swept,
+}
+
+/// Where things are moved to.
+struct Quarantine {
+    /// In the work dir.
+    name: CString,
+    directory: OwnedFd,
+    /// Says what came from where, also to whoever did not ask for a report. None where it cannot be made, for the report
+    /// says it too, or when it is full: the command must not fill the host's disk by it.
+    readme: Option<File>,
+    room: usize,
+}
+
+impl Quarantine {
+    fn at(name: CString, directory: OwnedFd) -> Self {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+        let readme = openat(&directory, README, flags, Mode::S_IRUSR | Mode::S_IWUSR).ok().map(File::from);
+        let mut quarantine = Quarantine { name, directory, readme, room: LONGEST_README };
+        quarantine.note(ABOUT);
+        quarantine
+    }
+
+    fn note(&mut self, text: &str) {
+        let Some(readme) = &mut self.readme else { return };
+        let left = self.room.checked_sub(text.len());
+        let written = readme.write_all(if left.is_some() { text.as_bytes() } else { b"And more.\n" });
+        self.room = left.unwrap_or(0);
+        if left.is_none() || written.is_err() {
+            self.readme = None;
+        }
+    }
 }
 
 impl Sweep<'_> {
@@ -154,7 +196,7 @@ impl Sweep<'_> {
         let stat = fstatat(walk.here(), name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         let id = FileId::of(&stat);
         if !is_whole {
-            let own = self.quarantine.as_ref().is_some_and(|(own, _)| own.as_c_str() == name);
+            let own = self.quarantine.as_ref().is_some_and(|own| own.name.as_c_str() == name);
             return Ok(!own && !self.guard.known.quarantines.contains_key(&id));
         }
         let known = self.guard.known.repositories.contains_key(&id);
@@ -216,23 +258,27 @@ impl Sweep<'_> {
         let count = self.count;
         let plain_name = name.to_bytes().strip_prefix(b".").unwrap_or(name.to_bytes());
         let to = |start: &str| CString::new([format!("{start}{count}-").as_bytes(), plain_name].concat());
-        let (aside, place) = (to("")?, self.quarantine()?.0.clone());
-        let place = Path::new(OsStr::from_bytes(place.to_bytes())).to_path_buf();
-        let target = self.quarantine()?.1.try_clone()?;
-        let kept = match rename(here, name, target.as_fd(), &aside) {
+        let aside = to("")?;
+        let deadline = self.deadline;
+        let quarantine = self.quarantine()?;
+        let target = quarantine.directory.as_fd();
+        let kept = match rename(here, name, target, &aside) {
             // On another file system it can only stay where it is, by another name.
             Err(Errno::EXDEV) => {
                 let aside = to(".agentkit-quarantined-")?;
                 rename(here, name, here, &aside)?;
-                disarm(here, &aside, self.deadline)?;
+                disarm(here, &aside, deadline)?;
                 from.with_file_name(OsStr::from_bytes(aside.to_bytes()))
             }
             result => {
                 result?;
-                disarm(target.as_fd(), &aside, self.deadline)?;
+                disarm(target, &aside, deadline)?;
+                let place = Path::new(OsStr::from_bytes(quarantine.name.to_bytes()));
                 place.join(OsStr::from_bytes(aside.to_bytes()))
             }
         };
+        // In quotes, with everything odd escaped: one line each, whatever the names are.
+        quarantine.note(&format!("{from:?} -> {kept:?}\n"));
         self.count += 1;
         if self.count <= MOST_REPORTED {
             let [from, to] = [from, &kept].map(|path| shortened(&self.guard.path.join(path)));
@@ -244,7 +290,7 @@ impl Sweep<'_> {
     }
 
     /// A directory that only its owner can enter. It is always a new one: the command may have made one by that name.
-    fn quarantine(&mut self) -> io::Result<&(CString, OwnedFd)> {
+    fn quarantine(&mut self) -> io::Result<&mut Quarantine> {
         if self.quarantine.is_none() {
             let root = self.guard.directory.as_fd();
             let names =
@@ -256,11 +302,11 @@ impl Sweep<'_> {
                     result => result?,
                 }
                 let directory = open_directory(root, &name)?;
-                self.quarantine = Some((name, directory));
+                self.quarantine = Some(Quarantine::at(name, directory));
                 break;
             }
         }
-        self.quarantine.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.quarantine.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn note(&mut self, path: &Path, result: io::Result<()>) {
