@@ -74,7 +74,7 @@ fn part(words: &str, variant: Option<&str>, says: &[&str]) -> Part {
 
 /// A comment as one line, without Rust's notation for links.
 fn text(says: &[&str]) -> String {
-    let joined = says.join(" ");
+    let joined = without_targets(&says.join(" "));
     let mut out = String::new();
     for (number, piece) in joined.split("[`").enumerate() {
         match piece.split_once("`]").filter(|_| number > 0) {
@@ -87,6 +87,21 @@ fn text(says: &[&str]) -> String {
         }
     }
     out.replace('|', "\\|")
+}
+
+/// `[words](crate::Type)` as its words: the target means something to rustdoc alone.
+fn without_targets(text: &str) -> String {
+    let mut out = String::new();
+    let mut pieces = text.split("](crate::");
+    let mut before = pieces.next().unwrap_or_default();
+    for piece in pieces {
+        let (above, words) = before.rsplit_once('[').unwrap_or((before, ""));
+        out.push_str(above);
+        // Code in it is marked as code without the brackets too.
+        out.push_str(words);
+        before = piece.split_once(')').map_or(piece, |(_, rest)| rest);
+    }
+    out + before
 }
 
 /// `WallClock` to `wall_clock`, as serde does.

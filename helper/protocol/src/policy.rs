@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Policy {
     /// Must equal [`VERSION`].
     pub version: u16,
-    /// The command and its arguments. A name without a slash is looked up in the helper's own `PATH`.
+    /// The command and its arguments. A name without a slash is looked up in the helper's own `PATH`, not in one that `env`
+    /// sets: that is for what the command starts.
     pub argv: Vec<Bytes>,
     /// Variables the command gets on top of the few that the jail sets (`PATH`, `HOME`, `TMPDIR`, `LANG`, ...).
     /// Nothing of the helper's own environment is passed on.

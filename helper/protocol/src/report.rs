@@ -59,7 +59,8 @@ pub struct ReadBack {
     /// The limit in bytes of the cgroup that the tree is in: memory and disk together, since files in memory are memory
     /// to the kernel. Only where `memory_limited` is required.
     pub memory_group: Option<u64>,
-    /// Whether the work dir is a host directory that cannot be written, since its file system or mount is read-only.
+    /// Whether the work dir is a host directory that cannot be written, since a rule, its mount or its file system makes it
+    /// read-only.
     pub workdir_read_only: bool,
     /// Soft limits in force, by their `RLIMIT_` name in lower case.
     pub rlimits: BTreeMap<String, u64>,

@@ -109,7 +109,7 @@ impl Program {
             found
         } else {
             search.stands_for_something()?;
-            return Err(not_found(format_args!("{name:?} is in no directory of PATH")));
+            return Err(not_found(format_args!("{name:?} is in no directory of the launcher's PATH")));
         };
         let mut argv = argv.to_vec();
         if search.toolchain.is_some() {
