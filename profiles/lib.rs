@@ -6,7 +6,8 @@
 /// The groups of the system-call filter, as (file name, JSON text).
 ///
 /// A file holds a comment and groups; a group holds the errno that its calls are answered with, and rules; a rule holds
-/// the calls, a reason, the architecture if only one has the call, and conditions on arguments that must all hold.
+/// the calls, a reason, the architecture if only one has the call, where it applies if not in every jail, and conditions
+/// on arguments that must all hold.
 pub const SECCOMP: &[(&str, &str)] = &[
     ("files.json", include_str!("seccomp/files.json")),
     ("kernel.json", include_str!("seccomp/kernel.json")),

@@ -22,45 +22,67 @@ fn main() {
     if os != "linux" {
         return;
     }
-    let rules = rules(&arch);
+    for (jails, name) in [(Jails::All, "private"), (Jails::WritingHostFiles, "host")] {
+        write_filter(&arch, rules(&arch, jails), name);
+    }
+}
+
+/// Which jails a program is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Jails {
+    All,
+    /// What a rule can ask for by `where`.
+    WritingHostFiles,
+}
+
+fn write_filter(arch: &str, rules: Vec<(String, Value)>, name: &str) {
     let mut by_number: BTreeMap<u32, Vec<Rule>> = BTreeMap::new();
     let mut by_answer: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for (answer, rule) in rules {
-        by_number.entry(number(&rule["syscall"], &arch)).or_default().push(parse(&answer, &rule));
+        by_number.entry(number(&rule["syscall"], arch)).or_default().push(parse(&answer, &rule));
         by_answer.entry(answer).or_default().push(rule);
     }
-    let program = tree::program(audit_arch(&arch), LAST_KNOWN_CALL, errno("ENOSYS"), &by_number);
-    write("seccomp_filter.rs", &source(&program));
+    let program = tree::program(audit_arch(arch), LAST_KNOWN_CALL, errno("ENOSYS"), &by_number);
+    write(&format!("seccomp_{name}.rs"), &source(&program));
     let reference = by_answer.into_iter().map(|(answer, rules)| {
         let filter =
             json!({"mismatch_action": "allow", "match_action": {"errno": errno(&answer)}, "filter": rules});
-        source(&compile(&filter, &arch).iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect::<Vec<_>>())
+        source(&compile(&filter, arch).iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect::<Vec<_>>())
     });
-    write("seccomp_reference.rs", &format!("&[{}]", reference.collect::<Vec<_>>().join(",\n")));
+    write(
+        &format!("seccomp_{name}_reference.rs"),
+        &format!("&[{}]", reference.collect::<Vec<_>>().join(",\n")),
+    );
 }
 
-/// Every rule of every group with its answer, one for each call that the architecture has, in seccompiler's JSON form.
-fn rules(arch: &str) -> Vec<(String, Value)> {
+/// Every rule of every group that applies, with its answer, one for each call that the architecture has, in seccompiler's JSON form.
+fn rules(arch: &str, jails: Jails) -> Vec<(String, Value)> {
     let mut all = Vec::new();
     for (file, text) in agentkit_profiles::SECCOMP {
         let group_file: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{file}: {error}"));
         for group in group_file["groups"].as_array().unwrap_or_else(|| panic!("{file} has no groups")) {
             let answer = group["answer"].as_str().unwrap_or_else(|| panic!("{file}: a group has no answer"));
             let rules = group["rules"].as_array().unwrap_or_else(|| panic!("{file}: a group has no rules"));
-            let rules = rules.iter().flat_map(|rule| expand(file, rule, arch));
+            let rules = rules.iter().flat_map(|rule| expand(file, rule, arch, jails));
             all.extend(rules.map(|rule| (answer.to_owned(), rule)));
         }
     }
     all
 }
 
-fn expand(file: &str, rule: &Value, arch: &str) -> Vec<Value> {
+fn expand(file: &str, rule: &Value, arch: &str, jails: Jails) -> Vec<Value> {
     assert!(
         rule["reason"].as_str().is_some_and(|reason| !reason.is_empty()),
         "{file}: a rule has no reason: {rule}"
     );
     if rule.get("only").is_some_and(|only| only != arch) {
         return Vec::new();
+    }
+    match rule.get("where").map(Value::as_str) {
+        None => {}
+        Some(Some("host files are writable")) if jails == Jails::WritingHostFiles => {}
+        Some(Some("host files are writable")) => return Vec::new(),
+        Some(other) => panic!("{file}: a rule applies nowhere: {other:?}"),
     }
     let calls =
         rule["syscalls"].as_array().unwrap_or_else(|| panic!("{file}: a rule names no calls: {rule}"));

@@ -34,6 +34,14 @@ pub(crate) struct Plan {
     pub(crate) require: BTreeSet<Control>,
 }
 
+impl Plan {
+    /// Whether the command changes something of the host while it runs.
+    pub(crate) fn writes_host_files(&self) -> bool {
+        let by_rule = self.rules.iter().any(|(_, access)| *access == Access::Rw);
+        by_rule || matches!(self.workdir, WorkDir::Bind(_))
+    }
+}
+
 /// Checks a policy.
 pub(crate) fn plan(asked: Policy) -> Result<Plan> {
     if asked.version != VERSION {

@@ -137,10 +137,11 @@ fn set_user_id_by_a_commit(who: Who) -> Result<(), Stop> {
     fs::set_permissions(&old, fs::Permissions::from_mode(0o6755))?;
     let payload = "fd = os.open('old', os.O_WRONLY); os.write(fd, b'new')\n\
          write('planted'); attempt(os.chmod, 'planted', 0o6755)\n\
-         os.mkdir('d'); attempt(os.chmod, 'd', 0o7777)\n\
+         write('group'); os.chmod('group', 0o2755)\n\
+         os.mkdir('d'); os.chmod('d', 0o3777)\n\
          answer(attempt(os.setxattr, 'planted', 'security.capability', struct.pack('<IIIII', 0x02000001, 1 << 21, 0, 0, 0)))";
     scene.attack(payload).over(&scene, Commit::Always).committed()?;
-    for name in ["old", "planted", "d"] {
+    for name in ["old", "planted", "group", "d"] {
         let mode = scene.path("work").join(name).metadata()?.mode();
         assert_eq!(mode & 0o7000, 0, "{name}: {mode:o}");
     }

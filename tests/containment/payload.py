@@ -20,7 +20,7 @@ NUMBERS = dict(
     setxattr=(188, 5), fcntl=(72, 25), mmap=(9, 222), open_tree=(428, 428),
     move_mount=(429, 429), fsopen=(430, 430), pidfd_open=(434, 434), clone3=(435, 435), openat2=(437, 437),
     pidfd_getfd=(438, 438), process_madvise=(440, 440), mount_setattr=(442, 442), memfd_secret=(447, 447),
-    fchmodat2=(452, 452), listxattrat=(465, 465),
+    fchmodat2=(452, 452), renameat2=(316, 276), listxattrat=(465, 465),
 )
 HERE = -100  # AT_FDCWD
 HIGH = 0xDEADBEEF << 32  # Garbage where the kernel looks at 32 bits only.

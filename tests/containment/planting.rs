@@ -12,6 +12,16 @@ use std::path::Path;
 attacks![
     set_user_id_by_chmod,
     set_group_id_by_chmod,
+    set_group_id_by_chmod_through_a_link,
+    set_group_id_by_fchmod,
+    set_group_id_by_fchmodat,
+    set_group_id_by_fchmodat2,
+    set_group_id_by_a_descriptor_without_access,
+    set_group_id_by_the_path_of_a_descriptor,
+    set_group_id_on_a_file_swapped_with_a_directory,
+    set_group_id_on_a_descriptor_swapped_with_a_directory,
+    set_group_id_on_a_directory_outside_the_view,
+    set_group_id_on_a_directory_that_is_read_only,
     set_user_id_by_fchmod,
     set_user_id_by_fchmodat,
     set_user_id_by_fchmodat2,
@@ -74,6 +84,109 @@ fn set_user_id_by_chmod(who: Who) -> Result<(), Stop> {
 
 fn set_group_id_by_chmod(who: Who) -> Result<(), Stop> {
     plants_by(who, "call('chmod', b'planted', 0o2755)")
+}
+
+fn set_group_id_by_chmod_through_a_link(who: Who) -> Result<(), Stop> {
+    plants(
+        who,
+        "os.symlink('planted', 'link')\nanswer(attempt(lambda: call('fchmodat', HERE, b'link', 0o2755)))",
+    )
+}
+
+fn set_group_id_by_fchmod(who: Who) -> Result<(), Stop> {
+    plants_by(who, "call('fchmod', fd, HIGH | 0o2755)")
+}
+
+fn set_group_id_by_fchmodat(who: Who) -> Result<(), Stop> {
+    plants_by(who, "call('fchmodat', os.open('.', os.O_RDONLY), b'planted', 0o2755)")
+}
+
+fn set_group_id_by_fchmodat2(who: Who) -> Result<(), Stop> {
+    plants_by(who, "call('fchmodat2', fd, b'', 0o2755, 0x1000)")
+}
+
+fn set_group_id_by_a_descriptor_without_access(who: Who) -> Result<(), Stop> {
+    plants_by(who, "call('fchmodat2', os.open('planted', os.O_PATH), b'', 0o2755, 0x1000)")
+}
+
+fn set_group_id_by_the_path_of_a_descriptor(who: Who) -> Result<(), Stop> {
+    plants_by(who, "call('fchmodat', HERE, f'/proc/self/fd/{fd}'.encode(), 0o2755)")
+}
+
+/// Performs `swap` and `change` at the same time, again and again.
+fn plants_in_a_race(who: Who, swap: &str, change: &str) -> Result<(), Stop> {
+    plants(
+        who,
+        &format!(
+            "import threading\n\
+             os.mkdir('directory'); pair = [fd, os.open('directory', os.O_RDONLY)]; both = os.dup(fd)\n\
+             def exchange(a, b): call('renameat2', HERE, a, HERE, b, 2)\n\
+             def swaps():\n\
+             \x20   for number in range(6000): {swap}\n\
+             thread = threading.Thread(target=swaps); thread.start()\n\
+             outcomes = set()\n\
+             while thread.is_alive(): outcomes.add(attempt(lambda: {change}))\n\
+             if os.path.isdir('planted'): exchange(b'planted', b'directory')\n\
+             print(outcomes); answer('raced')"
+        ),
+    )
+}
+
+fn set_group_id_on_a_file_swapped_with_a_directory(who: Who) -> Result<(), Stop> {
+    plants_in_a_race(who, "exchange(b'planted', b'directory')", "call('fchmodat', HERE, b'planted', 0o2755)")
+}
+
+fn set_group_id_on_a_descriptor_swapped_with_a_directory(who: Who) -> Result<(), Stop> {
+    plants_in_a_race(who, "os.dup2(pair[number % 2], both)", "call('fchmod', both, 0o2755)")
+}
+
+/// By every way that leads out of a root: absolute, up, and through links.
+fn set_group_id_on_a_directory_outside_the_view(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let mode = || -> Result<u32, Stop> { Ok(scene.path("neighbour").metadata()?.mode() & 0o7777) };
+    let before = mode()?;
+    let payload = "outside = arguments[0]\n\
+         os.symlink(outside, 'absolute'); os.symlink('../neighbour', 'relative')\n\
+         here = os.open('.', os.O_RDONLY)\n\
+         ways = (outside, '/..' + outside, '../neighbour', 'absolute', 'relative/.', '/proc/1/root' + outside, '/proc/1/cwd')\n\
+         for way in ways:\n\
+         \x20   for at in (HERE, here, 99):\n\
+         \x20       print(way, attempt(lambda: call('fchmodat', at, way.encode(), 0o2777)))\n\
+         answer('tried')";
+    let attack = scene.attack(payload).knows(scene.path("neighbour"));
+    let outside = attack.bare()?;
+    bites(mode()? != before, &outside)?;
+    scene.clear()?;
+    fs::set_permissions(scene.path("neighbour"), fs::Permissions::from_mode(before))?;
+    let run = attack.jailed()?;
+    run.must_have_attempted()?;
+    assert_eq!(mode()?, before, "{run:?}");
+    Ok(())
+}
+
+fn set_group_id_on_a_directory_that_is_read_only(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let path = scene.path("work/fixed");
+    let make = || -> Result<(), Stop> {
+        fs::create_dir(&path)?;
+        Ok(who.own(&path)?)
+    };
+    make()?;
+    let mode = || -> Result<u32, Stop> { Ok(path.metadata()?.mode() & 0o7777) };
+    let before = mode()?;
+    let payload = "answer(attempt(lambda: call('fchmod', os.open('fixed', os.O_RDONLY), 0o2777)))";
+    let rule = agentkit_protocol::Rule {
+        path: agentkit_protocol::Bytes::from(path.clone()),
+        access: agentkit_protocol::Access::Ro,
+    };
+    let attack = scene.attack(payload).policy(|policy| policy.rules = vec![rule]);
+    let outside = attack.bare()?;
+    bites(mode()? != before, &outside)?;
+    scene.clear()?;
+    make()?;
+    assert_eq!(attack.jailed()?.answer()?, "EROFS");
+    assert_eq!(mode()?, before);
+    Ok(())
 }
 
 fn set_user_id_by_fchmod(who: Who) -> Result<(), Stop> {

@@ -17,6 +17,7 @@ attacks![
     thread_bomb,
     memory_hog,
     memory_hog_of_many_processes,
+    memory_hog_behind_a_flood_of_questions,
     memory_hog_whose_first_thread_is_gone,
     memory_hog_under_a_name_that_is_no_text,
     memory_in_shared_mappings_that_nobody_holds,
@@ -163,6 +164,21 @@ fn memory_hog_of_many_processes(who: Who) -> Result<(), Stop> {
          \x20   if os.fork() == 0:\n\
          \x20       held = b'x' * (32 << 20); time.sleep(0.5); os._exit(0)\n\
          for _ in range(8): os.wait()",
+    )
+}
+
+/// Every such change of a mode is asked about, and the one who answers is the one who looks.
+fn memory_hog_behind_a_flood_of_questions(who: Who) -> Result<(), Stop> {
+    hoards(
+        who,
+        "os.mkdir('d')\n\
+         for _ in range(8):\n\
+         \x20   if os.fork() == 0:\n\
+         \x20       for _ in range(20000): os.chmod('d', 0o2755)\n\
+         \x20       os._exit(0)\n\
+         held = []\n\
+         for _ in range(64):\n\
+         \x20   held.append(b'x' * (4 << 20)); time.sleep(0.003)",
     )
 }
 

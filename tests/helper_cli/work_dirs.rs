@@ -8,7 +8,7 @@ use crate::jail::who::Who;
 use crate::support::Stop;
 use crate::support::need::need;
 use crate::tests;
-use agentkit_protocol::{Bytes, FailureKind, GitNames, Policy, WorkDir};
+use agentkit_protocol::{Access, Attempt, Bytes, Commit, FailureKind, GitNames, Policy, Rule, WorkDir};
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use std::ffi::OsStr;
 use std::fs;
@@ -25,7 +25,8 @@ tests![
     a_relative_work_dir,
     a_work_dir_that_is_none,
     work_dirs_that_are_the_host,
-    a_neighbour_swaps_the_work_dir_for_a_link
+    a_neighbour_swaps_the_work_dir_for_a_link,
+    the_group_bit_of_directories_can_be_set
 ];
 
 fn a_deleted_current_directory() -> Result<(), Stop> {
@@ -40,6 +41,42 @@ fn a_deleted_current_directory() -> Result<(), Stop> {
     // Whoever does not need it is not disturbed.
     assert_eq!(desk.launch_after(leave, &json(&desk.tracer())?)?.status.code(), Some(0));
     assert!(desk.ran());
+    Ok(())
+}
+
+/// On files, too, where the host will never see them.
+fn the_group_bit_of_directories_can_be_set() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let work = || Bytes::from(desk.path("work"));
+    let script = "set -e; cd \"$0\"; mkdir -p a/b; cd a; touch f; ln -s b l; chmod 2775 b; test -g b; chmod g-s b; chmod 2750 l;\n\
+        test -g b; test \"$(stat -c %a b)\" = 2750; chmod 2000 b; test \"$(stat -c %a b)\" = 2000; chmod 2711 b;\n\
+        cd b; chmod 3777 . ../../a; test \"$(stat -c %a ../../a)\" = 3777; test \"$(stat -c %a .)\" = 3777; cd ..;\n\
+        exec 9< b; chmod 2755 /proc/self/fd/9 2> /dev/null || chmod 2755 b; test \"$(stat -c %a b)\" = 2755;\n\
+        for no in none f/x; do ! chmod 2755 $no 2> message; grep -q 'cannot access\\|cannot operate\\|No such\\|not permitted' message; done;\n\
+        chmod 2755 f 2> message && echo file || grep -o 'Operation not permitted' message";
+    let policy =
+        |workdir: WorkDir, place: &str| Policy { workdir, ..Policy::new(["sh", "-c", script, place]) };
+    let overlay = WorkDir::Overlay { path: work(), commit: Commit::Never };
+    let mut with_rule = policy(WorkDir::Scratch, &desk.path("work").display().to_string());
+    with_rule.rules = vec![Rule { path: work(), access: Access::Rw }];
+    let mut watched = policy(WorkDir::Bind(work()), ".");
+    watched.watch.forks = true;
+    let refused = "Operation not permitted\n";
+    for (policy, said) in [
+        (policy(WorkDir::Scratch, "."), "file\n"),
+        (policy(overlay, "."), "file\n"),
+        (policy(WorkDir::Bind(work()), "."), refused),
+        (with_rule, refused),
+        (watched, refused),
+    ] {
+        let run = desk.launch(&policy)?;
+        assert_eq!((run.status.code(), &text(&run.stdout)[..]), (Some(0), said), "{run:?}");
+        let forks =
+            run.ended()?.attempts.iter().any(|attempt| matches!(attempt, Attempt::Forks { count: 9.., .. }));
+        assert_eq!(forks, policy.watch.forks, "{run:?}");
+        fs::remove_dir_all(desk.path("work"))?;
+        fs::create_dir(desk.path("work"))?;
+    }
     Ok(())
 }
 

@@ -7,8 +7,8 @@ mkfifo tree/fifo
 chmod 640 tree/file
 touch -d '2001-02-03 04:05:06' tree/file
 test -g tree/below
-chmod g-s tree tree/below
 cp -a tree copy
+cp -r tree copied
 tar cf archive.tar --sparse tree
 mkdir unpacked
 tar xpf archive.tar -C unpacked
@@ -16,10 +16,20 @@ for one in copy unpacked/tree; do
     test "$(stat -c '%a %Y %h' $one/file)" = "$(stat -c '%a %Y %h' tree/file)"
     test "$(readlink $one/soft)" = file
     test -p $one/fifo
-    test ! -g $one/below
+    test -g $one -a -g $one/below
 done
+test -g copied/below
+tar cf - tree | (mkdir again && cd again && umask 027 && tar xf -)
+test -g again/tree/below
+chmod -R u+w .
+chmod g+s tree
+chmod 2771 tree/below
+(cd tree/below && chmod 2775 ../../tree . "$PWD")
+# A file with the bit would lend the launcher's group on the host.
+chmod g+s tree/file 2> message && exit 1
+grep -q 'Operation not permitted' message
 tar czf archive.tgz tree
 tar tzf archive.tgz > list
 grep -q tree/below/ list
-rm -rf copy unpacked
+rm -rf copy copied unpacked again
 echo works

@@ -16,4 +16,7 @@ git gc -q
 git clone -q . ../copy
 test "$(git -C ../copy log --oneline | wc -l)" = 3
 test -z "$(git status --porcelain)"
+git init -q --bare --shared=group ../shared
+git push -q ../shared other
+test -g ../shared/objects -a -g ../shared/refs/heads
 echo works

@@ -1,6 +1,6 @@
 //! Step 11: the command.
 
-use super::forks;
+use super::asked::Topics;
 use super::message::{self, Message};
 use super::program::{self, Program};
 use super::signals;
@@ -40,7 +40,7 @@ pub(crate) struct Command<'a> {
     env: Vec<CString>,
     directory: PathBuf,
     streams: Streams<'a>,
-    ask_before_forks: bool,
+    topics: Topics,
 }
 
 impl<'a> Command<'a> {
@@ -62,14 +62,7 @@ impl<'a> Command<'a> {
             .into_iter()
             .map(c_string)
             .collect::<Result<_>>()?;
-        Ok(Command {
-            path,
-            argv,
-            env,
-            directory: directory.to_path_buf(),
-            streams,
-            ask_before_forks: plan.watch_forks,
-        })
+        Ok(Command { path, argv, env, directory: directory.to_path_buf(), streams, topics: Topics::of(plan) })
     }
 
     /// Starts the command and returns its pid once it was really executed.
@@ -92,9 +85,9 @@ impl<'a> Command<'a> {
         signals::unblock()?;
         self.connect_streams()?;
         chdir(&self.directory)?;
-        if self.ask_before_forks {
-            let listener = forks::ask_supervisor()?;
-            message::send(channel.as_fd(), &Message::AsksBeforeForks, &[listener.as_fd()])?;
+        if !self.topics.are_none() {
+            let listener = self.topics.ask_supervisor()?;
+            message::send(channel.as_fd(), &Message::Asks, &[listener.as_fd()])?;
         }
         sys::close_on_exec(FIRST_AFTER_STREAMS)
     }

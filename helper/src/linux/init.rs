@@ -83,7 +83,7 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
     let terminal = task.terminal.as_ref().map(pty::Pair::open).transpose()?;
     let launchers_limits = limits::apply(&task.plan.limits)?;
     privileges::drop_all()?;
-    seccomp::load(loopback.is_ok())?;
+    seccomp::load(loopback.is_ok(), task.plan.writes_host_files())?;
     let launcher = launchers_namespaces(channel)?;
     let mut read_back = ReadBack {
         loopback: loopback.is_ok(),

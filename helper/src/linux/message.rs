@@ -29,8 +29,8 @@ pub(crate) enum Message {
         /// What the kernel says is in force.
         read_back: ReadBack,
     },
-    /// From here on every new process or thread waits for an answer. Comes with the descriptor to give it on.
-    AsksBeforeForks,
+    /// From here on some calls wait for an answer. Comes with the descriptor to give it on.
+    Asks,
     /// The command has ended.
     Ended(EndedBy),
     /// The command was not started.

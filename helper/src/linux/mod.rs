@@ -1,5 +1,6 @@
 //! The `namespaces` mechanism of Linux, one file a step.
 
+mod asked;
 mod capabilities;
 mod cgroup;
 mod client_socket;
@@ -15,6 +16,7 @@ mod limits;
 mod look;
 mod memory;
 mod message;
+mod modes;
 mod mounts;
 mod namespaces;
 mod network;

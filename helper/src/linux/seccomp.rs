@@ -6,7 +6,9 @@ use nix::libc;
 
 const STEP: &str = "seccomp";
 
-static FILTER: &[Instruction] = include!(concat!(env!("OUT_DIR"), "/seccomp_filter.rs"));
+/// For a jail that can write files of the host, and for one that can write none.
+static HOST: &[Instruction] = include!(concat!(env!("OUT_DIR"), "/seccomp_host.rs"));
+static PRIVATE: &[Instruction] = include!(concat!(env!("OUT_DIR"), "/seccomp_private.rs"));
 
 /// Without a loopback there is nothing to say to the internet's families, so they are refused like all others.
 #[rustfmt::skip]
@@ -21,8 +23,9 @@ const UNIX_SOCKETS_ONLY: [Instruction; 6] = [
 ];
 
 /// Loads the filter; it cannot be taken off again.
-pub(crate) fn load(loopback: bool) -> Result<()> {
-    sys::load_seccomp_filter(FILTER).context(STEP, "load the filter")?;
+pub(crate) fn load(loopback: bool, writes_host_files: bool) -> Result<()> {
+    let filter = if writes_host_files { HOST } else { PRIVATE };
+    sys::load_seccomp_filter(filter).context(STEP, "load the filter")?;
     if loopback {
         return Ok(());
     }
@@ -35,7 +38,10 @@ mod tests {
     use proptest::prelude::*;
 
     /// The same rules as seccompiler compiles them: one program for each errno, of which the last one's answer counts.
-    static REFERENCE: &[&[Instruction]] = include!(concat!(env!("OUT_DIR"), "/seccomp_reference.rs"));
+    static HOST_REFERENCE: Reference = include!(concat!(env!("OUT_DIR"), "/seccomp_host_reference.rs"));
+    static PRIVATE_REFERENCE: Reference = include!(concat!(env!("OUT_DIR"), "/seccomp_private_reference.rs"));
+    type Reference = &'static [&'static [Instruction]];
+    static BOTH: [(&[Instruction], Reference); 2] = [(HOST, HOST_REFERENCE), (PRIVATE, PRIVATE_REFERENCE)];
 
     const ALLOW: u32 = 0x7fff_0000;
     const KILL: u32 = 0x8000_0000;
@@ -91,14 +97,15 @@ mod tests {
         data
     }
 
-    fn reference(data: &[u32; 16]) -> u32 {
-        let answers = REFERENCE.iter().rev().map(|program| run(program, data));
+    fn answer(reference: Reference, data: &[u32; 16]) -> u32 {
+        let answers = reference.iter().rev().map(|program| run(program, data));
         answers.into_iter().find(|&answer| answer != ALLOW).unwrap_or(ALLOW)
     }
 
     /// Every operand of the rules, and its neighbours: where a mistake would show.
     fn interesting() -> Vec<u64> {
-        let operands = REFERENCE.iter().flat_map(|program| program.iter()).map(|&(_, _, _, k)| u64::from(k));
+        let operands =
+            HOST_REFERENCE.iter().flat_map(|program| program.iter()).map(|&(_, _, _, k)| u64::from(k));
         let mut values: Vec<u64> =
             operands.flat_map(|k| [k, k.wrapping_sub(1), k + 1, k | 1 << 32]).collect();
         values.extend([0, u64::MAX, 1 << 32, 1 << 63, 0o7777, 0o6000 | 0o100_000]);
@@ -113,7 +120,8 @@ mod tests {
         for number in 0..=462 {
             // Where neither looks at arguments one answer is all answers.
             let plain = data(number, ARCHITECTURE, [0; 6]);
-            let looks = [FILTER].iter().chain(REFERENCE).any(|program| looks_at_arguments(program, &plain));
+            let looks =
+                [HOST].iter().chain(HOST_REFERENCE).any(|program| looks_at_arguments(program, &plain));
             let values = if looks { &values[..] } else { &[0] };
             for (&value, other, at) in values.iter().flat_map(|value| {
                 [0, u64::MAX, 0o6100]
@@ -123,7 +131,13 @@ mod tests {
                 let mut arguments = [other; 6];
                 arguments[at] = value;
                 let data = data(number, ARCHITECTURE, arguments);
-                assert_eq!(run(FILTER, &data), reference(&data), "call {number} with {arguments:x?}");
+                for (filter, reference) in BOTH {
+                    assert_eq!(
+                        run(filter, &data),
+                        answer(reference, &data),
+                        "call {number} with {arguments:x?}"
+                    );
+                }
             }
         }
     }
@@ -132,11 +146,19 @@ mod tests {
     fn foreign_entries_and_unknown_numbers_get_nowhere() {
         // int 0x80, 32-bit ARM, and the other 64-bit one.
         for architecture in [0x4000_0003, 0x4000_0028, 0] {
-            assert_eq!(run(FILTER, &data(1, architecture, [0; 6])), KILL);
+            assert_eq!([HOST, PRIVATE].map(|filter| run(filter, &data(1, architecture, [0; 6]))), [KILL; 2]);
         }
         for number in [463, 0x4000_0000, 0x4000_0000 | 59, u32::MAX] {
-            assert_eq!(run(FILTER, &data(number, ARCHITECTURE, [0; 6])), ENOSYS);
+            let data = data(number, ARCHITECTURE, [0; 6]);
+            assert_eq!([HOST, PRIVATE].map(|filter| run(filter, &data)), [ENOSYS; 2]);
         }
+    }
+
+    #[test]
+    fn the_group_bit_is_refused_where_the_host_would_keep_it() {
+        let create = [libc::AT_FDCWD as u64, 0, libc::O_CREAT as u64, 0o2755, 0, 0];
+        let data = data(libc::SYS_openat as u32, ARCHITECTURE, create);
+        assert_eq!([HOST, PRIVATE].map(|filter| run(filter, &data)), [0x0005_0000 | 1, ALLOW]);
     }
 
     #[test]
@@ -160,7 +182,9 @@ mod tests {
             number in 0_u32..=462, arguments in any::<[u64; 6]>(),
         ) {
             let data = data(number, ARCHITECTURE, arguments);
-            prop_assert_eq!(run(FILTER, &data), reference(&data));
+            for (filter, reference) in BOTH {
+                prop_assert_eq!(run(filter, &data), answer(reference, &data));
+            }
         }
 
         #[test]
@@ -169,7 +193,9 @@ mod tests {
         ) {
             let values = interesting();
             let data = data(number, ARCHITECTURE, picks.map(|pick| values[pick.index(values.len())]));
-            prop_assert_eq!(run(FILTER, &data), reference(&data));
+            for (filter, reference) in BOTH {
+                prop_assert_eq!(run(filter, &data), answer(reference, &data));
+            }
         }
     }
 }

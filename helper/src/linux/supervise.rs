@@ -1,5 +1,6 @@
 //! Step 12, outside: the wall clock, the looks at what is used, the kill, and the report.
 
+use super::asked::{Asked, Topics};
 use super::capabilities;
 use super::forks::Forks;
 use super::git::Swept;
@@ -68,7 +69,7 @@ struct Supervisor<'a> {
     session: Option<Session>,
     /// The first cause; what comes later is a consequence.
     cause: Option<std::result::Result<EndedBy, Failure>>,
-    forks: Option<Forks>,
+    asked: Option<Asked>,
     /// Init has closed its end: it is dying, and to look there again would be to spin.
     init_is_silent: bool,
 }
@@ -96,7 +97,7 @@ impl<'a> Supervisor<'a> {
             stop_asked: None,
             session: None,
             cause: None,
-            forks: None,
+            asked: None,
             init_is_silent: false,
         }
     }
@@ -107,7 +108,7 @@ impl<'a> Supervisor<'a> {
         let signals = Signals::open()?;
         loop {
             // Before the start there is nothing to count by; whoever asks that early waits a moment.
-            let asked = self.forks.as_ref().filter(|_| self.started.is_some()).and_then(Forks::listener);
+            let asked = self.asked.as_ref().filter(|_| self.started.is_some()).and_then(Asked::listener);
             let messages = Some(&self.jail.messages).filter(|_| !self.init_is_silent);
             let sources =
                 Sources { messages, pidfd: &self.jail.pidfd, signals: signals.descriptor(), asked, lifeline };
@@ -124,11 +125,13 @@ impl<'a> Supervisor<'a> {
                 self.heed(told);
             }
             self.look_at_clock();
-            let alive = self.look_at_use(events.asked);
-            if let (Some(forks), Some(alive)) = (&mut self.forks, alive) {
-                forks.look(alive, self.plan.limits.processes);
+            let alive = self.look_at_use(events.asked && self.plan.watch_forks);
+            if let Some(asked) = &mut self.asked {
+                if let (Some(forks), Some(alive)) = (&mut asked.forks, alive) {
+                    forks.look(alive, self.plan.limits.processes);
+                }
                 if events.asked {
-                    forks.answer(alive, self.plan.limits.processes);
+                    asked.answer(alive.unwrap_or(0), self.plan.limits.processes);
                 }
             }
             if events.dead {
@@ -196,8 +199,9 @@ impl<'a> Supervisor<'a> {
                     read_back,
                 });
             }
-            Some((Message::AsksBeforeForks, descriptors)) => {
-                self.forks = descriptors.into_iter().next().map(Forks::new);
+            Some((Message::Asks, descriptors)) => {
+                let topics = Topics::of(self.plan);
+                self.asked = descriptors.into_iter().next().map(|listener| Asked::new(listener, topics));
             }
             Some((Message::Ended(ended), _)) => {
                 let running = self.started.as_ref();
@@ -296,7 +300,7 @@ impl<'a> Supervisor<'a> {
         };
         let running = running.as_ref();
         let wanted = |commit: Commit| if self.stop_asked.is_some() { Commit::Never } else { commit };
-        let at_limit = self.forks.as_ref().map(|forks| forks.at_limit);
+        let at_limit = self.forks().map(|forks| forks.at_limit);
         let unwritten = self.session.take().map_or_else(Vec::new, Session::finish);
         let usage =
             running.map_or_else(Usage::default, |running| running.looks.usage(running.since.elapsed(), cpu));
@@ -317,9 +321,12 @@ impl<'a> Supervisor<'a> {
         })
     }
 
+    fn forks(&self) -> Option<&Forks> {
+        self.asked.as_ref().and_then(|asked| asked.forks.as_ref())
+    }
+
     fn attempts(&self, running: Option<&Running<'_>>) -> Vec<Attempt> {
-        let forks =
-            self.forks.as_ref().map(|forks| Attempt::Forks { count: forks.count, at_limit: forks.at_limit });
+        let forks = self.forks().map(|forks| Attempt::Forks { count: forks.count, at_limit: forks.at_limit });
         running
             .map(|running| running.traces.read(self.plan))
             .unwrap_or_default()

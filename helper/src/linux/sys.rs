@@ -461,23 +461,38 @@ pub(crate) fn load_notifying_filter(instructions: &[Instruction]) -> io::Result<
     })?)
 }
 
-/// `ioctl(SECCOMP_IOCTL_NOTIF_RECV)`: takes one question and returns its id; see seccomp_unotify(2).
-pub(crate) fn receive_notification(listener: BorrowedFd) -> io::Result<u64> {
+/// `ioctl(SECCOMP_IOCTL_NOTIF_RECV)`: takes one question; see seccomp_unotify(2).
+pub(crate) fn receive_notification(listener: BorrowedFd) -> io::Result<libc::seccomp_notif> {
     let (listener, request) = (listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV);
     // SAFETY: all-zero is a valid value of this plain struct, and what the kernel asks for.
     let mut question: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     // SAFETY: `question` is the struct that this ioctl writes.
     check(unsafe { libc::ioctl(listener, request, &raw mut question) }.into())?;
-    Ok(question.id)
+    Ok(question)
+}
+
+/// `ioctl(SECCOMP_IOCTL_NOTIF_ID_VALID)`: whether who asked still waits for the answer.
+pub(crate) fn is_waiting(listener: BorrowedFd, id: u64) -> bool {
+    let (listener, request) = (listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID);
+    // SAFETY: `id` is the number that this ioctl reads.
+    check(unsafe { libc::ioctl(listener, request, &raw const id) }.into()).is_ok()
+}
+
+/// `ioctl(SECCOMP_IOCTL_NOTIF_SEND)`: the call itself is not made, and returns 0 or fails with `errno`.
+pub(crate) fn answer_notified(listener: BorrowedFd, id: u64, errno: c_int) -> io::Result<()> {
+    send_answer(listener, &libc::seccomp_notif_resp { id, val: 0, error: -errno, flags: 0 })
 }
 
 /// `ioctl(SECCOMP_IOCTL_NOTIF_SEND)` with `SECCOMP_USER_NOTIF_FLAG_CONTINUE` (Linux 5.5): the call goes its usual way.
 pub(crate) fn continue_notified(listener: BorrowedFd, id: u64) -> io::Result<()> {
-    let (listener, request) = (listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND);
     let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
-    let answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
+    send_answer(listener, &libc::seccomp_notif_resp { id, val: 0, error: 0, flags })
+}
+
+fn send_answer(listener: BorrowedFd, answer: &libc::seccomp_notif_resp) -> io::Result<()> {
+    let (listener, request) = (listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND);
     // SAFETY: `answer` is the struct that this ioctl reads.
-    check(unsafe { libc::ioctl(listener, request, &raw const answer) }.into()).map(drop)
+    check(unsafe { libc::ioctl(listener, request, std::ptr::from_ref(answer)) }.into()).map(drop)
 }
 
 /// `setsockopt(SO_ATTACH_FILTER)`: the socket then only receives packets that the program accepts; see socket(7).

@@ -1,0 +1,102 @@
+//! What the kernel asks the supervisor about before it does it (`SECCOMP_RET_USER_NOTIF`, Linux 5.0). It allows a process
+//! one listener, so that all questions come on the same one.
+
+use super::forks::Forks;
+use super::modes;
+use super::sys::{self, Instruction};
+use crate::validate::Plan;
+use nix::libc;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// What is asked about.
+#[derive(Clone, Copy)]
+pub(crate) struct Topics {
+    forks: bool,
+    modes: bool,
+}
+
+impl Topics {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        Topics { forks: plan.watch_forks, modes: plan.writes_host_files() }
+    }
+
+    pub(crate) fn are_none(self) -> bool {
+        !self.forks && !self.modes
+    }
+
+    /// In the process that becomes the command, before it does: from here on the supervisor is asked.
+    pub(crate) fn ask_supervisor(self) -> io::Result<OwnedFd> {
+        sys::load_notifying_filter(&self.filter())
+    }
+
+    fn filter(self) -> Vec<Instruction> {
+        // Codes of linux/bpf_common.h, offsets and actions of linux/seccomp.h. The prelude of the main filter has checked
+        // the architecture.
+        const LOAD_WORD: u16 = 0x20;
+        const JUMP_IF_EQUAL: u16 = 0x15;
+        const JUMP_IF_ANY_BIT: u16 = 0x45;
+        const RETURN: u16 = 0x06;
+        const USER_NOTIF: u32 = 0x7fc0_0000;
+        const ALLOW: u32 = 0x7fff_0000;
+        const ARGUMENTS: u32 = 16;
+        let mut filter = vec![(LOAD_WORD, 0, 0, 0)];
+        for call in super::forks::CALLS.into_iter().filter(|_| self.forks) {
+            filter.extend([(JUMP_IF_EQUAL, 0, 1, call as u32), (RETURN, 0, 0, USER_NOTIF)]);
+        }
+        for (call, mode) in modes::CALLS.into_iter().filter(|_| self.modes) {
+            filter.extend([
+                (JUMP_IF_EQUAL, 0, 4, call as u32),
+                // The lower half, which is all that the kernel looks at.
+                (LOAD_WORD, 0, 0, ARGUMENTS + 8 * mode as u32),
+                (JUMP_IF_ANY_BIT, 0, 1, libc::S_ISGID),
+                (RETURN, 0, 0, USER_NOTIF),
+                (RETURN, 0, 0, ALLOW),
+            ]);
+        }
+        filter.push((RETURN, 0, 0, ALLOW));
+        filter
+    }
+}
+
+/// The supervisor's side.
+pub(crate) struct Asked {
+    listener: OwnedFd,
+    pub(crate) forks: Option<Forks>,
+}
+
+impl Asked {
+    pub(crate) fn new(listener: OwnedFd, topics: Topics) -> Self {
+        Asked { listener, forks: topics.forks.then(Forks::default) }
+    }
+
+    /// Readable when somebody waits for an answer that can be given now.
+    pub(crate) fn listener(&self) -> Option<&OwnedFd> {
+        Some(&self.listener).filter(|_| !self.holds_forks())
+    }
+
+    fn holds_forks(&self) -> bool {
+        self.forks.as_ref().is_some_and(|forks| forks.held)
+    }
+
+    /// Answers one that waits: whoever asks all the time must not keep the supervisor from all else. `alive` are the
+    /// processes and threads of the run at this moment, if forks are asked about.
+    pub(crate) fn answer(&mut self, alive: u64, limit: u64) {
+        if self.holds_forks() {
+            return;
+        }
+        // Whoever asked may have been killed meanwhile, before the question or before the answer.
+        let Ok(question) = sys::receive_notification(self.listener.as_fd()) else { return };
+        let call = libc::c_long::from(question.data.nr);
+        drop(if modes::CALLS.iter().any(|(mode_call, _)| *mode_call == call) {
+            let waits = || sys::is_waiting(self.listener.as_fd(), question.id);
+            let errno = modes::change(&question, waits).err().map_or(0, |errno| errno as i32);
+            sys::answer_notified(self.listener.as_fd(), question.id, errno)
+        } else {
+            if let Some(forks) = &mut self.forks {
+                forks.let_one_through(alive, limit);
+            }
+            sys::continue_notified(self.listener.as_fd(), question.id)
+        });
+    }
+}
