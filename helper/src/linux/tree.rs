@@ -103,7 +103,11 @@ impl Trail {
         let old = Mode::from_bits_truncate(fstat(&closed)?.st_mode);
         // fchmod(2) takes no such descriptor.
         let path = format!("/proc/self/fd/{}", closed.as_raw_fd());
-        let change = |mode| fchmodat(AT_FDCWD, path.as_str(), mode, FchmodatFlags::FollowSymlink);
+        let change = |mode| match fchmodat(AT_FDCWD, path.as_str(), mode, FchmodatFlags::FollowSymlink) {
+            // Somebody else's, where a mount maps its owner to the jail's user and nobody else: it stays closed.
+            Err(Errno::EOVERFLOW) => Err(Errno::EACCES),
+            result => result,
+        };
         change(old | Mode::S_IRWXU)?;
         match open_directory(closed.as_fd(), c".") {
             Ok(directory) => self.push(name, directory, Some(old)),
