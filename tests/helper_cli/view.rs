@@ -166,7 +166,7 @@ fn rules_that_would_hand_over_the_host() -> Result<(), Stop> {
         refused(Path::new(path), Access::Ro)?;
     }
     refused(&link, Access::Ro)?;
-    for path in ["/usr", "/etc", "/bin", "/var", "/run"] {
+    for path in ["/usr", "/etc", "/bin", "/var", "/run", "/opt", "/var/lib", "/usr/share/doc"] {
         refused(Path::new(path), Access::Rw)?;
     }
     refused(&desk.path("work"), Access::Hide)?;

@@ -153,8 +153,16 @@ fn work_dirs_that_are_the_host() -> Result<(), Stop> {
         "/usr",
         "/usr/bin",
         "/usr/lib",
+        "/usr/local/bin",
+        "/usr/local/lib/python3",
+        "/usr/share",
+        "/opt",
         "/etc",
         "/var",
+        "/var/lib",
+        "/var/spool/cron",
+        "/var/cache",
+        "/var/tmp",
         "/var/run",
         "/proc/self",
     ];
@@ -200,7 +208,7 @@ fn a_neighbour_swaps_the_work_dir_for_a_link() -> Result<(), Stop> {
             }
         };
         let judge = || -> Result<(), Stop> {
-            for _ in 0..80 {
+            for _ in 0..40 {
                 let run = launch.jail(&policy)?.finish()?;
                 let is_own = text(&run.stdout) == "own\n";
                 let is_refused = run.failure().is_ok_and(|failure| failure.kind == FailureKind::Policy);

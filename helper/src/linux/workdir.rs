@@ -15,32 +15,68 @@ const STEP: &str = "work dir";
 
 /// Where the command works in a scratch work dir.
 pub(crate) const SCRATCH: &str = "/work";
-/// Work dirs that would hand over the host: each as such, and where marked with everything below.
-const RESERVED: [(&str, bool); 24] = [
-    ("/", false),
-    ("/bin", true),
-    ("/boot", true),
-    ("/dev", true),
-    ("/etc", true),
-    ("/home", false),
-    ("/lib", true),
-    ("/lib64", true),
-    ("/nix/store", true),
-    ("/proc", true),
-    ("/root", false),
-    ("/run", true),
-    ("/sbin", true),
-    ("/sys", true),
-    ("/tmp", false),
-    ("/usr", false),
-    ("/usr/bin", true),
-    ("/usr/lib", true),
-    ("/usr/lib32", true),
-    ("/usr/lib64", true),
-    ("/usr/libexec", true),
-    ("/usr/libx32", true),
-    ("/usr/sbin", true),
-    ("/var", false),
+/// Directories whose writer has the host, each as such and where marked with everything below, by the reason.
+const RESERVED: [(&str, &[(&str, bool)]); 5] = [
+    (
+        "programs and libraries of the host are taken from there",
+        &[
+            ("/bin", true),
+            ("/gnu/store", true),
+            ("/lib", true),
+            ("/lib32", true),
+            ("/lib64", true),
+            ("/libx32", true),
+            ("/nix", true),
+            // What lies below is a project's or a package's own.
+            ("/opt", false),
+            ("/sbin", true),
+            ("/snap", true),
+            ("/usr", false),
+            ("/usr/bin", true),
+            ("/usr/games", true),
+            ("/usr/include", true),
+            ("/usr/lib", true),
+            ("/usr/lib32", true),
+            ("/usr/lib64", true),
+            ("/usr/libexec", true),
+            ("/usr/libx32", true),
+            ("/usr/local/bin", true),
+            ("/usr/local/games", true),
+            ("/usr/local/include", true),
+            ("/usr/local/lib", true),
+            ("/usr/local/lib64", true),
+            ("/usr/local/libexec", true),
+            ("/usr/local/sbin", true),
+            ("/usr/local/share", true),
+            ("/usr/sbin", true),
+            ("/usr/share", true),
+        ],
+    ),
+    (
+        "settings there say what the host executes",
+        &[("/boot", true), ("/efi", true), ("/etc", true), ("/usr/etc", true), ("/usr/local/etc", true)],
+    ),
+    (
+        "the host's services keep there what they act on",
+        &[
+            ("/var", false),
+            ("/var/cache", false),
+            ("/var/cache/apt", true),
+            ("/var/lib", false),
+            ("/var/lib/dpkg", true),
+            ("/var/lib/systemd", true),
+            ("/var/log", false),
+            ("/var/spool", true),
+        ],
+    ),
+    (
+        "it is the kernel's, or holds sockets",
+        &[("/dev", true), ("/proc", true), ("/run", true), ("/sys", true)],
+    ),
+    (
+        "it holds what belongs to many",
+        &[("/", false), ("/home", false), ("/root", false), ("/tmp", false), ("/var/tmp", false)],
+    ),
 ];
 
 /// The work dir as it is on the host.
@@ -70,8 +106,8 @@ impl WorkPath {
             return Err(policy(format_args!("the work dir {asked:?} is not a directory")));
         }
         let (identity, path) = (found.identity(), found.real);
-        if hands_over_the_host(&path) {
-            return Err(policy(format_args!("the work dir {path:?} would hand the host to the jail")))
+        if let Some(why) = hands_over_the_host(&path) {
+            return Err(policy(format_args!("the work dir {path:?} would hand the host to the jail: {why}")))
                 .hint("use a directory of its own");
         }
         let spelling = spelling(asked).unwrap_or_else(|| path.clone());
@@ -120,14 +156,21 @@ impl WorkPath {
     }
 }
 
-/// Whether a writable `path` would hand over the host. Links among the reserved names (a merged `/usr`, `/var/run`) were
-/// followed in it, so a name alone would not do. What holds one of them hands it over too.
-pub(crate) fn hands_over_the_host(path: &Path) -> bool {
+/// Why a writable `path` would hand over the host, if it would. Links among the reserved names (a merged `/usr`, `/var/run`)
+/// were followed in it, so a name alone would not do. What holds one of them hands it over too.
+pub(crate) fn hands_over_the_host(path: &Path) -> Option<&'static str> {
     // For each of many rules, but found out once.
-    static REAL: OnceLock<Vec<(PathBuf, bool)>> = OnceLock::new();
+    static REAL: OnceLock<Vec<(PathBuf, bool, &str)>> = OnceLock::new();
     let real = |path: &str| Path::new(path).canonicalize().unwrap_or_else(|_| PathBuf::from(path));
-    let reserved = REAL.get_or_init(|| RESERVED.map(|(root, below)| (real(root), below)).to_vec());
-    reserved.iter().any(|(root, below)| root.starts_with(path) || (*below && path.starts_with(root)))
+    let reserved = REAL.get_or_init(|| {
+        let all = RESERVED.iter().flat_map(|(why, names)| names.iter().map(move |name| (name, *why)));
+        all.map(|((root, below), why)| (real(root), *below, why)).collect()
+    });
+    let found = reserved
+        .iter()
+        .filter(|(root, below, _)| root.starts_with(path) || (*below && path.starts_with(root)));
+    // The nearest reason: above all of them is the root.
+    found.max_by_key(|(root, ..)| (path.starts_with(root), root.as_os_str().len())).map(|(.., why)| *why)
 }
 
 /// To name one that does not exist is the caller's mistake.

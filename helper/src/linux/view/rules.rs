@@ -98,10 +98,12 @@ fn is_of_use(real: &Path, path: &Path, access: protocol::Access, workdir: &WorkP
             _ => refuse(&format!("would cover the private {own:?}"), "name what lies below it"),
         };
     }
+    if access == protocol::Access::Rw
+        && let Some(why) = hands_over_the_host(real)
+    {
+        return refuse(&format!("would hand the host to the jail: {why}"), "name a directory of its own");
+    }
     match access {
-        protocol::Access::Rw if hands_over_the_host(real) => {
-            refuse("would hand the host to the jail", "name a directory of its own")
-        }
         protocol::Access::Ro if real == Path::new("/run") => {
             refuse("would hand over the host's sockets", "name what is needed below it")
         }
