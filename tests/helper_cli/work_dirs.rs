@@ -26,7 +26,8 @@ tests![
     a_work_dir_that_is_none,
     work_dirs_that_are_the_host,
     a_neighbour_swaps_the_work_dir_for_a_link,
-    the_group_bit_of_directories_can_be_set
+    the_group_bit_of_directories_can_be_set,
+    a_directory_that_others_have_closed
 ];
 
 fn a_deleted_current_directory() -> Result<(), Stop> {
@@ -223,6 +224,21 @@ fn a_neighbour_swaps_the_work_dir_for_a_link() -> Result<(), Stop> {
             result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
     }
+    Ok(())
+}
+
+/// The jail of a root launcher cannot enter it, nor can whoever looks for git's names afterwards: nothing to report.
+fn a_directory_that_others_have_closed() -> Result<(), Stop> {
+    need("root")?;
+    let desk = Desk::new()?;
+    let closed = desk.path("work/closed");
+    fs::create_dir(&closed)?;
+    fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+    std::os::unix::fs::chown(&closed, Some(61236), Some(61236))?;
+    let run = desk.launch(&Policy {
+        ..desk.policy("ls closed || echo denied; git init -q x 2>/dev/null; echo x > new")
+    })?;
+    assert_eq!((text(&run.stdout), run.ended()?.unchecked), ("denied\n".into(), vec![]), "{run:?}");
     Ok(())
 }
 
