@@ -2,10 +2,13 @@
 //! could have left in its work dir shows the next one more.
 
 use super::judge::text;
+use crate::jail::desk::{Desk, json};
 use crate::jail::launch::Launch;
 use crate::jail::run::Run;
 use crate::jail::stage;
 use crate::jail::who::Who;
+use crate::support::need::need;
+use crate::support::user::UNPRIVILEGED_ID;
 use crate::support::{Stop, write_program};
 use crate::tests;
 use agentkit_protocol::{Access, Bytes, FailureKind, Policy, Rule, WorkDir};
@@ -23,6 +26,7 @@ tests![
     the_version_that_pyenv_would_choose,
     a_virtual_environment_in_the_work_dir,
     files_left_in_the_work_dir_show_no_secret,
+    a_bind_mount_of_the_work_dir_in_path,
 ];
 
 /// A launcher with a home, `PATH` and all.
@@ -320,4 +324,34 @@ fn files_left_in_the_work_dir_show_no_secret() -> Result<(), Stop> {
         }
         Ok(())
     })
+}
+
+/// The same files by another name: `PATH` holds a bind mount of the work dir, or of a part of it.
+fn a_bind_mount_of_the_work_dir_in_path() -> Result<(), Stop> {
+    need("root")?;
+    for (who, part) in Who::everybody().iter().flat_map(|who| [(who, ""), (who, "sub")]) {
+        let home = Home::of(*who)?;
+        home.file("secret/lib/creds", "the secret")?;
+        home.file("secret/lib/node_modules/x", "")?;
+        home.file("secret/bin/x", "")?;
+        home.file("alias/x", "")?;
+        let left = Path::new("work").join(part).display().to_string();
+        home.file(&format!("{left}/lib/python3/os.py"), "")?;
+        home.file(&format!("{left}/bin/x"), "")?;
+        home.file(&format!("{left}/pyvenv.cfg"), format!("home = {}\n", home.path("secret/bin").display()))?;
+        let secret = home.path("secret/lib/creds").display().to_string();
+        let workdir = WorkDir::Bind(Bytes::from(home.path("work")));
+        let policy = Policy { workdir, ..Policy::new(["sh", "-c", &format!("cat {secret} || echo hidden")]) };
+        let script = "set -e; mount --bind \"$1\" \"$2\"; PATH=$2/bin:$PATH; shift 2; exec \"$@\"";
+        let [place, alias] = [home.path(&left), home.path("alias")].map(|path| path.display().to_string());
+        let mut words: Vec<_> =
+            ["unshare", "-m", "sh", "-c", script, "sh", &place, &alias].map(str::to_owned).into();
+        if *who == Who::User {
+            let id = UNPRIVILEGED_ID.to_string();
+            words.extend(["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"].map(str::to_owned));
+        }
+        let output = Desk::anywhere()?.call_under(&words, &[], &json(&policy)?)?;
+        assert_eq!(text(&output.stdout), "hidden\n", "{who:?} {part:?}: {output:?}");
+    }
+    Ok(())
 }

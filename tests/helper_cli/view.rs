@@ -33,6 +33,8 @@ tests![
     a_host_with_many_mounts,
     a_full_proc,
     the_hosts_proc_in_what_is_shown,
+    the_hosts_proc_in_a_system_directory,
+    what_the_host_can_uncover,
     rules_in_an_overlay,
     the_same_time_zone,
 ];
@@ -388,6 +390,50 @@ fn the_hosts_proc_in_what_is_shown() -> Result<(), Stop> {
     let output = desk.call_under(&before, &[], &json(&desk.tracer())?)?;
     assert!(output.status.code() == Some(125) && !desk.ran(), "{output:?}");
     assert!(text(&output.stderr).contains("mounted in it"), "{output:?}");
+    Ok(())
+}
+
+/// Without any rule: what every jail sees can hold it too.
+fn the_hosts_proc_in_a_system_directory() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let path = "/usr/share";
+    let before = mounted(&format!(
+        "mount -t tmpfs none {path}; mkdir -p {path}/a/proc; mount -t proc none {path}/a/proc"
+    ))?;
+    let script = format!("ls {path}/a/proc || cat {path}/a/proc/1/cmdline || echo hidden; ls {path}/a");
+    let output = desk.call_under(&before, &[], &json(&scratch(&script, Vec::new()))?)?;
+    assert_eq!(text(&output.stdout), "hidden\nproc\n", "{output:?}");
+    Ok(())
+}
+
+/// A rename of the host takes the jail's mount away with the name. Said wherever it can happen, and nowhere else.
+fn what_the_host_can_uncover() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    for name in ["secret", "work/secret"] {
+        fs::write(desk.path(name), "")?;
+    }
+    let [beside, within, root] = ["secret", "work/secret", ""].map(|name| desk.path(name));
+    let overlay = WorkDir::Overlay { path: Bytes::from(desk.path("work")), commit: Commit::Never };
+    let bind = desk.policy("true").workdir;
+    for (workdir, rules, full) in [
+        (bind.clone(), vec![], true),
+        (bind.clone(), vec![rule(&within, Access::Hide)], false),
+        (bind.clone(), vec![rule(&within, Access::Ro)], false),
+        (bind, vec![rule(&beside, Access::Hide), rule(&beside, Access::Hide)], true),
+        (overlay, vec![rule(&within, Access::Hide)], true),
+        (WorkDir::Scratch, vec![rule(&beside, Access::Ro)], true),
+        (WorkDir::Scratch, vec![rule(&root, Access::Ro), rule(&within, Access::Ro)], true),
+        (WorkDir::Scratch, vec![rule(&root, Access::Ro), rule(&within, Access::Hide)], false),
+        (WorkDir::Scratch, vec![rule(Path::new("/usr/share"), Access::Hide)], false),
+    ] {
+        let asked = format!("{workdir:?} {rules:?}");
+        let run = desk.launch(&Policy { workdir, rules, ..Policy::new(["true"]) })?;
+        let level = &run.started()?.capabilities.controls[&Control::FilesystemConfined];
+        assert!(
+            matches!((level, full), (Level::Full, true) | (Level::Partial(_), false)),
+            "{asked}: {level:?}"
+        );
+    }
     Ok(())
 }
 

@@ -128,7 +128,12 @@ pub enum Commit {
 pub struct Rule {
     /// An absolute path of the host; inside it has the same name. One that does not exist grants nothing, and nothing is
     /// made on the host for it. A link is followed once: the rule is about what it leads to, and in a writable directory
-    /// neither the link of a protected path nor a directory on the way to it can be replaced.
+    /// neither the link of a protected path nor a directory on the way to it can be replaced by the jail.
+    ///
+    /// If a program of the host puts another file in the place of one that is hidden or protected, or removes it, while
+    /// the command runs (editors save that way, and so does git), the jail sees the new one as it sees what lies around
+    /// it: the kernel takes the cover away with the name. `filesystem_confined` is `partial` where that can happen, which
+    /// is in every host directory that the jail sees. A rule on a whole directory is lifted only with that directory.
     pub path: Bytes,
     /// What can be done there.
     pub access: Access,

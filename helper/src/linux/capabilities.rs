@@ -21,8 +21,8 @@ const PROMISED: [Control; 8] = [
     Control::KilledAsATree,
 ];
 
-/// Claims exactly what the kernel confirmed.
-pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
+/// Claims exactly what the kernel confirmed. `uncoverable` is [`View::can_be_uncovered`](super::view::View::can_be_uncovered).
+pub(crate) fn derive(state: &ReadBack, plan: &Plan, uncoverable: bool) -> Capabilities {
     let own = |name: &str| state.own_namespaces.iter().any(|own| own == name);
     let filtered = state.seccomp_mode == FILTER_MODE;
     let unprivileged = state.capabilities == 0 && state.no_new_privs && state.limits_bind;
@@ -31,10 +31,7 @@ pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
     let held = |holds: bool, reason: &str| if holds { Level::Full } else { Level::None(reason.to_owned()) };
     let controls = [
         (Control::NetworkBlocked, network(own("net") && filtered && confined, plan)),
-        (
-            Control::FilesystemConfined,
-            held(confined, "no mount namespace of its own, or privileges left to change it"),
-        ),
+        (Control::FilesystemConfined, filesystem(confined, uncoverable)),
         (Control::ProcessesIsolated, held(own("pid") && own("ipc"), "no pid or ipc namespace of its own")),
         (
             Control::ProcessesContained,
@@ -59,6 +56,21 @@ pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
         mechanism: Some(Mechanism::Namespaces),
         controls: controls.into_iter().collect(),
         failure: None,
+    }
+}
+
+fn filesystem(holds: bool, uncoverable: bool) -> Level {
+    match (holds, uncoverable) {
+        (false, _) => {
+            Level::None("no mount namespace of its own, or privileges left to change it".to_owned())
+        }
+        // A mount goes with the name that it is on, in every mount namespace but that of whoever takes the name away.
+        (true, true) => Level::Partial(
+            "all but what a rule hides or protects in a host directory that the jail sees, once a program of the host \
+             puts another file in its place, as editors and git do"
+                .to_owned(),
+        ),
+        (true, false) => Level::Full,
     }
 }
 
@@ -161,7 +173,7 @@ mod tests {
         let plan = validate::plan(Policy::new(["true"])).unwrap();
         let mut state = confirmed();
         change(&mut state);
-        let capabilities = derive(&state, &plan);
+        let capabilities = derive(&state, &plan, false);
         assert_eq!(check(&capabilities, &plan).is_err(), !capabilities.missing(PROMISED).is_empty());
         capabilities.missing(PROMISED).into_iter().map(|(control, _)| control).collect()
     }
@@ -176,7 +188,7 @@ mod tests {
         let level = |access| {
             let mut asked = Policy::new(["true"]);
             asked.rules = vec![agentkit_protocol::Rule { path: "/srv".into(), access }];
-            let found = derive(&confirmed(), &validate::plan(asked).unwrap());
+            let found = derive(&confirmed(), &validate::plan(asked).unwrap(), false);
             [NetworkBlocked, DiskLimited].map(|control| found.controls[&control] == Level::Full)
         };
         use Control::*;
@@ -217,7 +229,7 @@ mod tests {
         let mut asked = Policy::new(["true"]);
         asked.require.insert(Control::MemoryLimited);
         let plan = validate::plan(asked).unwrap();
-        let failure = check(&derive(&confirmed(), &plan), &plan).unwrap_err();
+        let failure = check(&derive(&confirmed(), &plan, false), &plan).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Required);
         assert!(failure.message.contains("memory_limited is required, but here it is polled"), "{failure}");
     }

@@ -93,7 +93,7 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
         ..read_back::read(&task.plan.limits, &launcher)?
     };
     read_back.launchers_limits.extend(launchers_limits);
-    capabilities::check(&capabilities::derive(&read_back, task.plan), task.plan)?;
+    capabilities::check(&capabilities::derive(&read_back, task.plan, task.view.can_be_uncovered), task.plan)?;
     let command = start(task, terminal.as_ref(), channel)?;
     let layers = mounted.overlay.iter().flat_map(|layers| [layers.upper.as_fd(), layers.host.as_fd()]);
     let handles = [mounted.proc.as_fd(), mounted.private.as_fd()]

@@ -17,6 +17,7 @@ mod look;
 mod memory;
 mod message;
 mod modes;
+mod mount_table;
 mod mounts;
 mod namespaces;
 mod network;
@@ -55,6 +56,7 @@ use agentkit_protocol::{Capabilities, Control, Ended, GitNames, Policy};
 use cgroup::Group;
 use git::Guards;
 use identity::Identity;
+use mount_table::MountTable;
 use namespaces::Jail;
 use program::{Program, Surroundings};
 use pty::Terminal;
@@ -66,11 +68,13 @@ use workdir::WorkPath;
 pub(crate) fn launch(plan: &Plan, stdin: Stdin, reporter: &mut Reporter) -> Result<Ended> {
     let workdir = WorkPath::find(plan)?;
     let rules = view::find_all(&plan.rules, &workdir)?;
-    let program = Program::find(&plan.argv, &Surroundings::of_this_process(&workdir, &rules, plan))?;
+    let mounts = MountTable::read("view")?;
+    let around = Surroundings::of_this_process(&workdir, &rules, &mounts, plan);
+    let program = Program::find(&plan.argv, &around)?;
     let terminal = if plan.tty { Some(Terminal::of_caller()?) } else { None };
     let from_client = matches!(reporter, Reporter::Client(_));
     let command = Command { program: &program, stdin, from_client, terminal };
-    let jail = enter(plan, &workdir, rules, Some(command))?;
+    let jail = enter(plan, &workdir, rules, &mounts, Some(command))?;
     supervise::run(jail, plan, reporter)
 }
 
@@ -79,7 +83,7 @@ pub(crate) fn probe() -> Capabilities {
     let asked = Policy::new(["true"]);
     let outcome = validate::plan(asked).and_then(|plan| {
         let workdir = WorkPath::find(&plan)?;
-        supervise::probe(enter(&plan, &workdir, Vec::new(), None)?)
+        supervise::probe(enter(&plan, &workdir, Vec::new(), &MountTable::read("view")?, None)?)
     });
     outcome.unwrap_or_else(Capabilities::unavailable)
 }
@@ -96,10 +100,16 @@ struct Command<'a> {
 
 /// What happens outside, in an order that matters: what needs the launcher's privileges comes first, then they are
 /// given up, and the new process has none to begin with.
-fn enter(plan: &Plan, workdir: &WorkPath, rules: Vec<Found>, command: Option<Command>) -> Result<Jail> {
+fn enter(
+    plan: &Plan,
+    workdir: &WorkPath,
+    rules: Vec<Found>,
+    mounts: &MountTable,
+    command: Option<Command>,
+) -> Result<Jail> {
     let identity = Identity::choose()?;
     let grants = command.as_ref().map_or(&[][..], |command| &command.program.grants);
-    let mut view = View::new(workdir, grants, rules)?;
+    let mut view = View::new(workdir, grants, rules, mounts)?;
     let guarded = plan.git == GitNames::Protect;
     if identity.gives_up_root() {
         view.open_as_root(&identity, guarded)?;

@@ -34,6 +34,8 @@ pub(crate) struct Jail {
     pub(crate) directory: PathBuf,
     /// Knows what the jail must not have changed in the end.
     pub(crate) guards: Guards,
+    /// See [`View`](super::view::View).
+    pub(crate) can_be_uncovered: bool,
     /// Whoever holds the identity's claim keeps it from being used twice.
     pub(crate) _identity: Identity,
     /// The caller's terminal, where the command gets one of its own.
@@ -58,6 +60,7 @@ pub(crate) fn enter(task: Task<'_>) -> Result<Jail> {
             // Looked up while init is busy; it compares them with its own.
             let launcher = Namespaces::of_this_process()?;
             message::send(ours.as_fd(), &launcher, &[]).context(STEP, "tell init about the launcher")?;
+            let can_be_uncovered = task.view.can_be_uncovered;
             let Task { identity, mut relays, terminal, guards, directory, .. } = task;
             // As long as we held the pipes too, the copiers would wait for us.
             relays.let_go();
@@ -67,6 +70,7 @@ pub(crate) fn enter(task: Task<'_>) -> Result<Jail> {
                 messages: ours,
                 directory,
                 guards,
+                can_be_uncovered,
                 _identity: identity,
                 terminal,
                 relays,

@@ -195,7 +195,7 @@ impl<'a> Supervisor<'a> {
                     version: VERSION,
                     mechanism: Mechanism::Namespaces,
                     helper: own_executable(),
-                    capabilities: capabilities::derive(&read_back, self.plan),
+                    capabilities: capabilities::derive(&read_back, self.plan, self.jail.can_be_uncovered),
                     read_back,
                 });
             }

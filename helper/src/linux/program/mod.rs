@@ -1,14 +1,16 @@
 //! Step 3: which file is the command, and what else it needs to be readable.
 //!
 //! Interpreters often live under a home directory that the jail hides (pyenv, venv, conda, uv, nvm, rustup). Those that
-//! `argv` or `PATH` lead to are granted read-only. Nothing is executed to find them, and nothing that a jail could have
-//! written widens the view: whatever lies where a jail can write grants nothing.
+//! `argv` or `PATH` lead to are granted read-only. Nothing is executed to find them, and nothing that this jail can write
+//! widens its view: whatever lies there grants nothing. What another jail wrote where this one cannot is like any other
+//! file of the host: who names a program there trusts it.
 
 mod prefix;
 mod script;
 mod versions;
 mod walk;
 
+use super::mount_table::MountTable;
 use super::resolve::{Sight, look};
 use super::view::{self, Found, HOME, is_system};
 use super::workdir::{SCRATCH, WorkPath};
@@ -37,7 +39,7 @@ pub(crate) struct Surroundings<'a> {
     own: Box<Variables<'a>>,
     /// The policy's variables.
     asked: &'a [(String, Bytes)],
-    /// Where a jail can write, as real paths.
+    /// Where this jail can write, as real paths, and by every name that a bind mount gives it.
     writable: Vec<PathBuf>,
     /// The host directory that the command starts in.
     start: Option<PathBuf>,
@@ -45,19 +47,17 @@ pub(crate) struct Surroundings<'a> {
 
 impl<'a> Surroundings<'a> {
     /// Those of this process.
-    pub(crate) fn of_this_process(workdir: &WorkPath, rules: &[Found], plan: &'a Plan) -> Self {
+    pub(crate) fn of_this_process(
+        workdir: &WorkPath,
+        rules: &[Found],
+        mounts: &MountTable,
+        plan: &'a Plan,
+    ) -> Self {
         let start = workdir.on_host().map(Path::to_path_buf);
-        Surroundings {
-            own: Box::new(|name| std::env::var_os(name)),
-            asked: &plan.env,
-            writable: start
-                .iter()
-                .map(PathBuf::as_path)
-                .chain(view::writable(rules))
-                .map(Path::to_path_buf)
-                .collect(),
-            start,
-        }
+        let mut writable: Vec<_> =
+            workdir.on_host().into_iter().chain(view::writable(rules)).map(Path::to_path_buf).collect();
+        writable.extend(mounts.other_names(&writable));
+        Surroundings { own: Box::new(|name| std::env::var_os(name)), asked: &plan.env, writable, start }
     }
 
     fn asked(&self, name: &str) -> Option<OsString> {

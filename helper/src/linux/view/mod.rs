@@ -6,6 +6,7 @@ mod rules;
 mod system;
 
 use super::identity::Identity;
+use super::mount_table::MountTable;
 use super::owner_map::OwnerMaps;
 use super::resolve::{open_real, replaced};
 use super::workdir::WorkPath;
@@ -39,11 +40,19 @@ pub(crate) struct View {
     pub(crate) spellings: Vec<(PathBuf, PathBuf)>,
     /// The host directory to work in.
     pub(crate) workdir: Option<PathBuf>,
+    /// Whether a rule covers something where host programs can put another file in its place: the kernel then takes away
+    /// whatever a jail has mounted there.
+    pub(crate) can_be_uncovered: bool,
 }
 
 impl View {
     /// Decides what is seen; mounts nothing yet.
-    pub(crate) fn new(workdir: &WorkPath, grants: &[PathBuf], rules: Vec<Found>) -> Result<Self> {
+    pub(crate) fn new(
+        workdir: &WorkPath,
+        grants: &[PathBuf],
+        rules: Vec<Found>,
+        mounts: &MountTable,
+    ) -> Result<Self> {
         let mut system = System::of(Path::new("/"))?;
         let mut entries = BTreeMap::new();
         for path in grants {
@@ -54,9 +63,13 @@ impl View {
             entries.insert(path.clone(), entry);
         }
         let mut spellings = workdir.links()?;
-        add_rules(&mut entries, &mut spellings, rules)?;
+        let protected_links = add_rules(&mut entries, &mut spellings, rules)?;
+        let can_be_uncovered = rules::can_be_uncovered(&entries, &system);
+        host_proc::hide(&mut entries, &system, mounts);
+        rules::pin(&mut entries, &protected_links);
+        rules::seal_in_place(&mut entries);
         let workdir = workdir.on_host().map(Path::to_path_buf);
-        Ok(View { system, entries: entries.into_values().collect(), spellings, workdir })
+        Ok(View { system, entries: entries.into_values().collect(), spellings, workdir, can_be_uncovered })
     }
 
     /// Opens what a root launcher shows while it still is root: the user that it becomes can neither traverse root's
@@ -98,12 +111,13 @@ fn grant(system: &mut System, entries: &mut BTreeMap<PathBuf, Entry>, path: &Pat
     Ok(())
 }
 
-/// A rule replaces what was granted at the same path; two rules that meet there must agree.
+/// A rule replaces what was granted at the same path; two rules that meet there must agree. Returns the links that lead to
+/// what is protected.
 fn add_rules(
     entries: &mut BTreeMap<PathBuf, Entry>,
     spellings: &mut Vec<(PathBuf, PathBuf)>,
     rules: Vec<Found>,
-) -> Result<()> {
+) -> Result<Vec<PathBuf>> {
     let mut asked: BTreeMap<PathBuf, &Path> = BTreeMap::new();
     let mut protected_links = Vec::new();
     for Found { asked: path, entry, links } in rules {
@@ -123,10 +137,7 @@ fn add_rules(
         let access = entry.access;
         entries.entry(entry.path.clone()).and_modify(|known| known.access = access).or_insert(entry);
     }
-    host_proc::hide(entries)?;
-    rules::pin(entries, &protected_links);
-    rules::seal_in_place(entries);
-    Ok(())
+    Ok(protected_links)
 }
 
 /// Root's descriptors are opened before anything is mounted, all at the same time.

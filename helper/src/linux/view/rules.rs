@@ -1,7 +1,7 @@
 //! The rules of a policy: what they mean on this host, and what is refused by name.
 
 use super::entry::{Access, Entry, Kind};
-use super::{HOME, STEP};
+use super::{HOME, STEP, System};
 use crate::error::{Context, Hint, Result, policy};
 use crate::linux::resolve::{links_between, look, plain};
 use crate::linux::workdir::{self, WorkPath, hands_over_the_host};
@@ -117,6 +117,19 @@ fn is_of_use(real: &Path, path: &Path, access: protocol::Access, workdir: &WorkP
     }
 }
 
+/// See [`View::can_be_uncovered`](super::View::can_be_uncovered). Above an overlay nothing of the host is covered.
+pub(super) fn can_be_uncovered(entries: &BTreeMap<PathBuf, Entry>, system: &System) -> bool {
+    innermost(entries, &[]).into_iter().any(|(path, above)| {
+        let in_system = || path.ancestors().any(|above| system.shows(above)).then_some(Access::ReadOnly);
+        let around = above.map(|above| above.access).or_else(in_system);
+        match entries[path].access {
+            Access::Hidden | Access::Private => matches!(around, Some(Access::ReadOnly | Access::Writable)),
+            Access::ReadOnly => around == Some(Access::Writable),
+            _ => false,
+        }
+    })
+}
+
 /// Adds what protects the protected: below a writable directory, a rule's path must not be moved away with one of its
 /// parents, nor a link that leads to it be replaced. What is a mount of its own can be neither renamed nor removed.
 pub(super) fn pin(entries: &mut BTreeMap<PathBuf, Entry>, links: &[PathBuf]) {
@@ -187,6 +200,25 @@ mod tests {
     fn pins(entries: &BTreeMap<PathBuf, Entry>) -> Vec<&str> {
         let pins = entries.values().filter(|entry| entry.access == Access::Pin);
         pins.map(|entry| entry.path.to_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn what_the_host_shows_can_be_uncovered() {
+        let system = System { binds: vec![("/usr".into(), true)], ..System::default() };
+        let found = |list: &[(&str, Access)]| can_be_uncovered(&entries(list), &system);
+        for around in [Access::Writable, Access::ReadOnly] {
+            assert!(found(&[("/w", around), ("/w/a", Access::Hidden)]));
+            assert!(found(&[("/w", around), ("/w/a", Access::Private)]));
+            assert_eq!(found(&[("/w", around), ("/w/a/b", Access::ReadOnly)]), around == Access::Writable);
+        }
+        assert!(found(&[("/usr/share/a", Access::Hidden)]));
+        for around in [Access::Hidden, Access::Private, Access::Overlaid(protocol::Commit::Never)] {
+            assert!(
+                !found(&[("/w", around), ("/w/a", Access::Hidden), ("/w/b", Access::ReadOnly)]),
+                "{around:?}"
+            );
+        }
+        assert!(!found(&[("/w", Access::Writable), ("/x", Access::ReadOnly), ("/y", Access::Hidden)]));
     }
 
     #[test]

@@ -52,6 +52,11 @@ impl System {
         Ok(system)
     }
 
+    /// Whether this is the top of something that is shown.
+    pub(super) fn shows(&self, path: &Path) -> bool {
+        self.binds.iter().any(|(top, _)| top == path)
+    }
+
     /// One call tells a link, something else and nothing apart.
     fn add_directory(&mut self, root: &Path, path: PathBuf) -> Result<()> {
         match std::fs::read_link(outside(root, &path)) {

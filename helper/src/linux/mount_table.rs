@@ -1,0 +1,154 @@
+//! The host's mounts, as the kernel lists them; see proc_pid_mountinfo(5).
+
+use crate::error::{Context, Result};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// Most hosts' tables fit: growing would cost a call.
+const USUAL_SIZE: usize = 16 << 10;
+
+/// The text of the table.
+pub(crate) struct MountTable(Vec<u8>);
+
+/// One line, with paths as they are written there.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    /// Which file system.
+    device: &'a [u8],
+    /// Which part of it.
+    root: &'a [u8],
+    point: &'a [u8],
+    kind: &'a [u8],
+}
+
+impl MountTable {
+    /// That of this process.
+    pub(crate) fn read(step: &'static str) -> Result<Self> {
+        let mut table = Vec::with_capacity(USUAL_SIZE);
+        // `take` spares the calls that ask for a size that such a file does not have.
+        File::open("/proc/self/mountinfo")
+            .and_then(|file| file.take(u64::MAX).read_to_end(&mut table))
+            .context(step, "read /proc/self/mountinfo")?;
+        Ok(MountTable(table))
+    }
+
+    /// Where a file system of processes is mounted, whole or in part.
+    pub(crate) fn of_processes(&self) -> impl Iterator<Item = PathBuf> {
+        self.lines().filter(|line| line.kind == b"proc").map(|line| plain(line.point))
+    }
+
+    /// By which other paths these places, or parts of them, can be reached: bind mounts.
+    pub(crate) fn other_names(&self, places: &[PathBuf]) -> Vec<PathBuf> {
+        if places.is_empty() {
+            return Vec::new();
+        }
+        let mounts: Vec<_> =
+            self.lines().map(|line| (line.device, plain(line.root), plain(line.point))).collect();
+        // What is mounted in a place belongs to it.
+        let inside = |place: &PathBuf| {
+            let below = mounts.iter().filter(|(.., point)| point.starts_with(place) && point != place);
+            below.map(|(device, root, _)| (*device, root.clone())).collect::<Vec<_>>()
+        };
+        let holder = |place: &PathBuf| {
+            let around = mounts.iter().filter(|(.., point)| place.starts_with(point));
+            let (device, root, point) = around.max_by_key(|(.., point)| point.components().count())?;
+            Some((*device, joined(root, place.strip_prefix(point).ok()?)))
+        };
+        let spots: Vec<_> =
+            places.iter().flat_map(|place| holder(place).into_iter().chain(inside(place))).collect();
+        let mut names = Vec::new();
+        for (device, spot) in &spots {
+            for (_, root, point) in mounts.iter().filter(|(other, ..)| other == device) {
+                if let Ok(rest) = spot.strip_prefix(root) {
+                    names.push(joined(point, rest));
+                } else if root.starts_with(spot) {
+                    names.push(point.clone());
+                }
+            }
+        }
+        names.retain(|name| !places.iter().any(|place| name.starts_with(place)));
+        names
+    }
+
+    fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+        self.0.split(|byte| *byte == b'\n').filter_map(|line| {
+            let mut fields = line.split(|byte| *byte == b' ');
+            let (device, root, point) = (fields.nth(2)?, fields.next()?, fields.next()?);
+            let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+            Some(Line { device, root, point, kind })
+        })
+    }
+}
+
+/// Without a slash at the end.
+fn joined(path: &Path, rest: &Path) -> PathBuf {
+    path.components().chain(rest.components()).collect()
+}
+
+/// A path without the octal numbers that stand for blanks and backslashes.
+fn plain(field: &[u8]) -> PathBuf {
+    let mut path = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, after @ ..] = rest {
+        let number = after
+            .get(..3)
+            .filter(|_| *first == b'\\')
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        path.push(number.unwrap_or(*first));
+        rest = if number.is_some() { &after[3..] } else { after };
+    }
+    PathBuf::from(OsString::from_vec(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn every_mount_of_processes_is_found() {
+        let table = b"22 27 0:21 / /proc rw,relatime - proc proc rw\n\
+                      27 1 254:0 / / rw - ext4 /dev/vda rw\n\
+                      30 27 0:21 /sys /srv/a\\040b\\134\\012c ro shared:1 master:2 - proc none rw\n\
+                      31 27 0:22 / /srv/x\xff rw - proc - rw\n\
+                      32 27 0:22 / /srv/proc rw - tmpfs proc rw\nbroken -\n";
+        let found: Vec<_> = MountTable(table.to_vec()).of_processes().collect();
+        let paths: Vec<_> = found.iter().map(|path| path.as_os_str().as_bytes()).collect();
+        assert_eq!(paths, [&b"/proc"[..], b"/srv/a b\\\nc", b"/srv/x\xff"]);
+    }
+
+    #[test]
+    fn bind_mounts_of_a_place_are_its_other_names() {
+        let table = b"27 1 8:1 / / rw - ext4 /dev/vda rw\n\
+                      28 27 8:1 /srv/w /mnt/whole rw - ext4 /dev/vda rw\n\
+                      29 27 8:1 /srv/w/sub /mnt/part rw - ext4 /dev/vda rw\n\
+                      30 27 8:1 /srv /mnt/above rw - ext4 /dev/vda rw\n\
+                      31 27 8:1 /srv/wide /mnt/other rw - ext4 /dev/vda rw\n\
+                      32 27 8:2 /srv/w /mnt/another rw - ext4 /dev/vdb rw\n\
+                      33 27 0:40 / /srv/w/memory rw - tmpfs none rw\n\
+                      34 27 0:40 /x /mnt/memory rw - tmpfs none rw\n";
+        let names = |place: &str| MountTable(table.to_vec()).other_names(&[PathBuf::from(place)]);
+        let paths = ["/mnt/whole", "/mnt/part", "/mnt/above/w", "/mnt/memory"].map(PathBuf::from);
+        assert_eq!(names("/srv/w"), paths);
+        // The other way round.
+        assert_eq!(
+            names("/mnt/part"),
+            ["/srv/w/sub", "/mnt/whole/sub", "/mnt/above/w/sub"].map(PathBuf::from)
+        );
+        assert_eq!(names("/opt"), Vec::<PathBuf>::new());
+        assert_eq!(MountTable(table.to_vec()).other_names(&[]), Vec::<PathBuf>::new());
+    }
+
+    proptest! {
+        #[test]
+        fn any_table_is_taken(table in "([0-9:]{0,3}[ /\\\\a0-9-]{0,40}\n?){0,4}") {
+            let table = MountTable(table.into_bytes());
+            table.other_names(&[PathBuf::from("/a"), PathBuf::from("/")]);
+            table.of_processes().for_each(drop);
+        }
+    }
+}
