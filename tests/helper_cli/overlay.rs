@@ -39,11 +39,14 @@ tests![
     what_is_no_file_stays_out,
     names_that_git_acts_on_stay_out,
     what_git_settings_and_links_lead_to_stays_out,
+    a_repository_that_is_moved_stays,
     closed_directories_are_committed,
     the_list_of_changes_is_bounded,
     a_full_overlay_says_so,
     mounts_show_no_path_of_the_host,
     a_commit_that_fails_says_where,
+    a_commit_without_room_leaves_the_host_as_it_was,
+    hard_links_are_committed_as_such,
     mounts_below_the_work_dir_are_refused_by_name,
     an_overlay_keeps_the_flags_of_the_mount,
     a_commit_to_a_read_only_mount_is_refused,
@@ -582,6 +585,35 @@ fn what_git_settings_and_links_lead_to_stays_out() -> Result<(), Stop> {
     Ok(())
 }
 
+/// A commit does not take over its `HEAD` under another name, so the host keeps it under the old one.
+fn a_repository_that_is_moved_stays() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let work = desk.path("work");
+    bare(
+        &work,
+        "for r in a in/b c in/d e; do git init -q --bare -b main $r.git; done; echo x > in/f; echo x > f",
+    )?;
+    let before = tree(&work, true)?;
+    let script = "mv a.git a2.git; mkdir in2; mv in/b.git in2; mkdir c2.git; mv c.git/* c2.git; \
+        mv in other; echo x > in; mv f e.git/f; rm e.git/HEAD; mv e.git/f e.git/HEAD";
+    let changes = commit(&desk, script)?;
+    let after = tree(&work, true)?;
+    let head = |name: &str| after.get(&Path::new(name).join("HEAD"));
+    for name in ["a.git", "in/b.git", "in/d.git", "c.git"] {
+        let head_before = before.get(&Path::new(name).join("HEAD"));
+        assert!(head_before.is_some() && head(name) == head_before, "{name}: {changes:?}");
+    }
+    for name in ["a.git", "in", "c.git/HEAD", "a2.git/HEAD", "c2.git/HEAD"] {
+        let is_kept = |change: &Change| {
+            change.path.0 == name.as_bytes() && change.kept_back == Some(KeptBack::HostExecuted)
+        };
+        assert!(changes.iter().any(is_kept), "{name}: {changes:?}");
+    }
+    assert!(head("a2.git").is_none() && after.contains_key(Path::new("a2.git/objects")));
+    assert!(head("e.git").is_some_and(|head| head.contains("x")), "git replaces it itself");
+    Ok(())
+}
+
 fn closed_directories_are_committed() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let work = desk.path("work");
@@ -654,11 +686,11 @@ fn a_commit_that_fails_says_where() -> Result<(), Stop> {
     assert!(text(&run.stderr).contains("m/large"), "{run:?}");
     let committed: Vec<_> =
         changes.list.iter().map(|change| (text(&change.path.0), change.committed)).collect();
-    let expected = [("a", true), ("m/large", false), ("m/small", false), ("n", false), ("z", false)];
+    let expected = [("a", false), ("m/large", false), ("m/small", false), ("n", false), ("z", false)];
     assert_eq!(committed, expected.map(|(path, committed)| (path.to_owned(), committed)));
     assert_eq!(
         (fs::read(work.join("a"))?, fs::read(work.join("m/large"))?),
-        (b"b\n".to_vec(), b"old\n".to_vec())
+        (b"a\n".to_vec(), b"old\n".to_vec())
     );
     assert_eq!(tree(&work, false)?.len(), 4, "nothing else, and nothing half-written");
     Ok(())
@@ -677,6 +709,69 @@ fn call_with_mounts(desk: &Desk, mounts: &str, policy: &Policy) -> Result<Output
         return Err(Stop::Skip(format!("the mounts cannot be made here: {}", text(&output.stderr))));
     }
     Ok(output)
+}
+
+/// Everything that is new finds its room before anything goes, and what was moved is new.
+fn a_commit_without_room_leaves_the_host_as_it_was() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let (then, after) = (desk.path("then"), desk.path("after"));
+    let before = "mkdir -p a z/ro; head -c 5000000 /dev/urandom > a/precious; echo b > b; echo z > z/z; \
+        echo ro > z/ro/f; chmod 500 z/ro; ln -s b l; cp -a . ../then";
+    let mounts = format!(
+        "mount -t tmpfs -o size=8m,mode=755 none \"$PWD\" && cd \"$PWD\" && ({before}) && \
+         {{ \"$@\"; code=$?; cp -a . ../after; exit $code; }}"
+    );
+    for script in [
+        "mv a m; head -c 4000000 /dev/zero > a0",
+        "mv a m; echo new > b; rm z/z",
+        "mv a/precious b",
+        "chmod 700 z/ro; rm -r z; mv a/precious z",
+        "rm l; mv a l; echo a > a; chmod 700 z/ro; echo more >> z/ro/f",
+    ] {
+        let output = call_with_mounts(&desk, &mounts, &overlay(&desk.path("work"), Commit::Always, script))?;
+        let message = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(125) && message.contains("No space left"),
+            "{script}: {message}"
+        );
+        assert_eq!(tree(&after, true)?, tree(&then, true)?, "{script}");
+        for copy in [&then, &after] {
+            fs::set_permissions(copy.join("z/ro"), fs::Permissions::from_mode(0o700))?;
+            fs::remove_dir_all(copy)?;
+        }
+    }
+    Ok(())
+}
+
+/// One file of many names is one file on the host, too: the disk limit is one for what a commit writes.
+fn hard_links_are_committed_as_such() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let work = desk.path("work");
+    bare(&work, "mkdir old; head -c 500000 /dev/urandom > old/kept; echo x > old/f; cp old/kept copy")?;
+    let kept = work.join("old/kept").metadata()?.ino();
+    let script = "head -c 1000000 /dev/zero | tr '\\0' x > first; mkdir -p d/e; rm old/f; ln first old/f; chmod 640 first; \
+        for n in $(seq 40); do ln first l$n; ln first d/e/l$n; done; ln old/kept again; echo 1 > one; ln one d/one; rm one";
+    let changes = commit(&desk, script)?;
+    assert!(changes.iter().all(|change| change.committed), "{changes:?}");
+    let first = work.join("first").metadata()?;
+    assert_eq!((first.nlink(), first.len(), first.mode() & 0o777), (82, 1_000_000, 0o640));
+    for name in ["l1", "l40", "d/e/l1", "old/f"] {
+        assert_eq!(work.join(name).metadata()?.ino(), first.ino(), "{name}");
+    }
+    assert_eq!(fs::read(work.join("again"))?, fs::read(work.join("copy"))?);
+    assert_eq!(
+        (work.join("old/kept").metadata()?.ino(), fs::read(work.join("d/one"))?),
+        (kept, b"1\n".to_vec())
+    );
+    assert_eq!(tree(&work, false)?.keys().filter(|path| path.starts_with(".agentkit")).count(), 0);
+    assert_eq!(fs::read_dir(&work)?.count(), 45);
+    // One name gets another content, the others keep theirs.
+    commit(&desk, "echo other > l1; ln l2 l41")?;
+    assert_eq!(
+        (fs::read(work.join("l1"))?, fs::read(work.join("l40"))?.len()),
+        (b"other\n".to_vec(), 1_000_000)
+    );
+    Ok(())
 }
 
 /// An overlay would show what the mount covers.

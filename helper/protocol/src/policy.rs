@@ -94,8 +94,12 @@ pub enum WorkDir {
     /// A commit takes over regular files, directories and links: content, permissions without set-user-id and its kind,
     /// the modification time of files. Each file appears complete or not at all; all together do not. New files belong
     /// to the owner of the directory. Links are made as they are and never followed, as with a work dir that is bound.
-    /// Hard links become files of their own, extended attributes stay behind, and a change that somebody else made to the
-    /// same name during the run is overwritten. See [`Changes`](crate::Changes).
+    /// Names that the run gave to one file are names of one file again, extended attributes stay behind, and a change that
+    /// somebody else made to the same name during the run is overwritten. See [`Changes`](crate::Changes).
+    ///
+    /// All that is new is made first, in directories called `.agentkit-commit-…`, then gets its names, then replaces what
+    /// was there; deletions come last. So a commit needs room for the new beside the old, and one that finds none leaves
+    /// everything as it was. A helper that is killed meanwhile leaves these directories behind.
     Overlay {
         /// The host directory.
         path: Bytes,

@@ -169,7 +169,9 @@ pub enum Committed {
     No,
     /// Everything is on the host that is not kept back.
     Yes,
-    /// The comparison or the commit stopped here. Each change says whether it was written before; no file is half-written.
+    /// The comparison or the commit stopped here. Each change says whether the host has it; no file is half-written.
+    /// Nothing was replaced or deleted unless everything new that had no name on the host is there. Room for all
+    /// content is found first: a commit without it has changed nothing.
     Failed(Failure),
 }
 

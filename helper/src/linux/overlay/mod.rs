@@ -12,6 +12,7 @@ mod entry;
 mod mount;
 mod record;
 mod settle;
+mod staging;
 mod walk;
 
 pub(crate) use mount::mount;

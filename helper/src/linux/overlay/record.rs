@@ -1,6 +1,7 @@
 //! The list of changes, which stays small whatever a run did.
 
 use agentkit_protocol::{Bytes, Change, ChangeKind, Changes, EntryKind, KeptBack};
+use std::collections::BTreeMap;
 
 const MOST_CHANGES: usize = 4096;
 const MOST_PATH_BYTES: usize = 256 << 10;
@@ -9,6 +10,8 @@ const MOST_PATH_BYTES: usize = 256 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) changes: Changes,
+    /// Where in the list a path is.
+    listed: BTreeMap<Vec<u8>, usize>,
     path_bytes: usize,
     is_full: bool,
 }
@@ -19,7 +22,6 @@ impl Record {
         path: &[u8],
         kind: ChangeKind,
         entry: EntryKind,
-        committed: bool,
         kept_back: Option<KeptBack>,
     ) {
         self.changes.total += 1;
@@ -29,8 +31,40 @@ impl Record {
         self.is_full |= self.changes.list.len() >= MOST_CHANGES || path_bytes > MOST_PATH_BYTES;
         if !self.is_full {
             self.path_bytes = path_bytes;
-            self.changes.list.push(Change { path: Bytes::from(path), kind, entry, committed, kept_back });
+            self.listed.insert(path.to_vec(), self.changes.list.len());
+            let change = Change { path: Bytes::from(path), kind, entry, committed: false, kept_back };
+            self.changes.list.push(change);
         }
+    }
+
+    /// The host has this change, if it is one.
+    pub(super) fn committed(&mut self, path: &[u8]) {
+        if let Some(change) = self.change(path) {
+            change.committed = change.kept_back.is_none();
+        }
+    }
+
+    /// The host has this new directory, or whatever it is, and with it everything in it that is not kept back.
+    pub(super) fn committed_with_all_below(&mut self, path: &[u8]) {
+        self.committed(path);
+        let start = [path, b"/"].concat();
+        let below = self.listed.range(start.clone()..).take_while(|(path, _)| path.starts_with(&start));
+        for (_, &index) in below {
+            let change = &mut self.changes.list[index];
+            change.committed = change.kept_back.is_none();
+        }
+    }
+
+    /// It turned out that something of it has to stay.
+    pub(super) fn keep_back(&mut self, path: &[u8], reason: KeptBack) {
+        self.changes.kept_back += 1;
+        if let Some(change) = self.change(path) {
+            change.kept_back = Some(reason);
+        }
+    }
+
+    fn change(&mut self, path: &[u8]) -> Option<&mut Change> {
+        self.listed.get(path).map(|&index| &mut self.changes.list[index])
     }
 }
 
@@ -41,7 +75,7 @@ mod tests {
     #[test]
     fn the_list_is_a_bounded_beginning_and_the_counts_are_not() {
         let add = |record: &mut Record, path: &[u8]| {
-            record.add(path, ChangeKind::Created, EntryKind::Special, false, Some(KeptBack::Special));
+            record.add(path, ChangeKind::Created, EntryKind::Special, Some(KeptBack::Special));
         };
         let mut many = Record::default();
         (0..5000).for_each(|_| add(&mut many, b"x"));
@@ -54,5 +88,30 @@ mod tests {
         add(&mut long, &vec![b'x'; MOST_PATH_BYTES]);
         add(&mut long, b"y");
         assert_eq!((long.changes.list.len(), long.changes.total), (1, 3));
+    }
+
+    #[test]
+    fn what_is_committed_is_told_by_path() {
+        let paths = ["d", "d/a", "d/a/x", "d/p", "d-", "e"];
+        let committed = |act: &dyn Fn(&mut Record)| {
+            let mut record = Record::default();
+            for path in paths {
+                let kept_back = (path == "d/p").then_some(KeptBack::Special);
+                record.add(path.as_bytes(), ChangeKind::Created, EntryKind::File, kept_back);
+            }
+            act(&mut record);
+            let list = record.changes.list.into_iter().filter(|change| change.committed);
+            list.map(|change| String::from_utf8(change.path.0).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(committed(&|record| record.committed(b"d")), ["d"]);
+        assert_eq!(committed(&|record| record.committed_with_all_below(b"d")), ["d", "d/a", "d/a/x"]);
+        for path in ["", "d/", "d/p", "x"] {
+            assert!(committed(&|record| record.committed(path.as_bytes())).is_empty(), "{path}");
+        }
+        let mut record = Record::default();
+        record.add(b"d", ChangeKind::Deleted, EntryKind::Directory, None);
+        record.keep_back(b"d", KeptBack::HostExecuted);
+        record.committed(b"d");
+        assert_eq!((record.changes.kept_back, record.changes.list[0].committed), (1, false));
     }
 }

@@ -1,16 +1,19 @@
-//! The way through the upper layer, with the host's directory beside it.
+//! The way through the upper layer, with the host's directory beside it. A commit goes it once in each [`Round`].
 
 use super::attributes::is_opaque;
 use super::commit::{self, PERMISSIONS};
 use super::entry::{is_whiteout, kind, look, open_file, unlock};
 use super::record::Record;
+use super::staging::Staging;
 use super::{Layers, STEP};
 use crate::error::{Context, Result};
 use crate::linux::git::{HostExecuted, holds_heads, is_git, is_host_executed};
 use crate::linux::tree::{self, Kind, Trail};
 use agentkit_protocol::{ChangeKind, Changes, Committed, EntryKind, Failure, KeptBack, LONGEST_SETTLING};
+use nix::errno::Errno;
 use nix::fcntl::readlinkat;
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
+use nix::unistd::symlinkat;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read};
@@ -25,17 +28,45 @@ const SEARCHED: Duration = Duration::from_secs(60);
 /// How much of a path a message shows.
 const SHOWN: usize = 1024;
 
+/// How long a commit that failed may take to remove what is left of it.
+const TIDIED: u64 = 30;
+
+/// A commit does first what takes room, and last what takes something away. Until everything new is on the host, it has
+/// all that it had.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    /// Finds the changes, and makes what is new in [`Staging`].
+    Compare,
+    /// What had no name on the host gets it.
+    Add,
+    /// What takes the place of something takes it.
+    Replace,
+    /// Deletes, and gives directories that were there their new modes.
+    Delete,
+    /// In place of the others, after a failure.
+    TidyUp,
+}
+
 /// Where the walk is, and what it has found.
-pub(super) struct Walk {
+pub(super) struct Walk<'a> {
+    layers: &'a Layers,
+    /// Both of the work dir itself, from before they were opened up.
+    root: (FileStat, FileStat),
+    round: Round,
     upper: Trail,
     /// Goes with `upper` as far as the host has the same directories.
     host: Trail,
+    staging: Staging,
+    /// The staging directory of `host`, as soon as something is made in it, and the rest of the way of `upper` there.
+    new: Option<Trail>,
     levels: Vec<Level>,
     /// The path of `upper`, and while an entry is looked at, the entry's.
     path: Vec<u8>,
     protects_git: bool,
     /// What else must stay, as the host's settings say. Without a commit there is no need to know.
     executed: HostExecuted,
+    asked: bool,
+    /// Asked to, and nothing has failed so far.
     commits: bool,
     failed: Option<Failure>,
     to_compare: u64,
@@ -55,73 +86,100 @@ struct Level {
     git: Option<usize>,
     /// The mode that the host's directory gets at the end.
     mode: Option<Mode>,
+    /// The same for the one above, which tells the next round.
+    mode_above: Option<Mode>,
 }
 
-impl Walk {
-    /// Begins in the work dir itself.
-    pub(super) fn new(layers: &Layers, commits: bool, protects_git: bool) -> Result<Self> {
+impl<'a> Walk<'a> {
+    pub(super) fn new(layers: &'a Layers, asked: bool, protects_git: bool) -> Result<Self> {
         let stat = |layer: &OwnedFd| fstat(layer).map_err(io::Error::from).context(STEP, "stat the work dir");
-        let (above, below) = (stat(&layers.upper)?, stat(&layers.host)?);
+        let root = (stat(&layers.upper)?, stat(&layers.host)?);
         // The run may have closed it; its mode is known by now.
-        fchmod(&layers.upper, Mode::from_bits_truncate(above.st_mode) | Mode::S_IRWXU)
+        fchmod(&layers.upper, Mode::from_bits_truncate(root.0.st_mode) | Mode::S_IRWXU)
             .map_err(io::Error::from)
             .context(STEP, "open the upper layer up")?;
-        let begin = |layer: &OwnedFd| Trail::new(layer.as_fd()).context(STEP, "open the work dir");
-        let mut walk = Walk {
+        Ok(Walk {
+            layers,
+            root,
+            round: Round::Compare,
             upper: begin(&layers.upper)?,
             host: begin(&layers.host)?,
+            staging: Staging::new().context(STEP, "name the staging directories")?,
+            new: None,
             levels: Vec::new(),
             path: Vec::new(),
             protects_git,
             executed: HostExecuted::default(),
-            commits,
+            asked,
+            commits: asked,
             failed: None,
             to_compare: COMPARED,
-            deadline: Instant::now() + Duration::from_secs(LONGEST_SETTLING),
+            deadline: Instant::now() + Duration::from_secs(LONGEST_SETTLING - TIDIED),
             record: Record::default(),
-        };
-        if commits
-            && protects_git
-            && let Err(failure) = walk.find_executed(layers)
-        {
-            walk.stop(failure);
-        }
-        if (above.st_mode ^ below.st_mode) & PERMISSIONS != 0 {
-            let commits = walk.commits;
-            walk.record.add(b".", ChangeKind::Modified, EntryKind::Directory, commits, None);
-        }
-        walk.begin(&above, 0)?;
-        Ok(walk)
+        })
     }
 
     /// Before anything is committed. What was not changed need not be looked through.
-    fn find_executed(&mut self, layers: &Layers) -> Result<()> {
-        if !tree::names(self.upper.here()).context(STEP, "list the upper layer")?.is_empty() {
-            self.executed = HostExecuted::find(layers.host.as_fd(), &layers.path, Instant::now() + SEARCHED)
-                .context(STEP, "look for what git executes")?;
+    fn find_executed(&mut self) -> Result<()> {
+        if self.commits
+            && self.protects_git
+            && !tree::names(self.upper.here()).context(STEP, "list the upper layer")?.is_empty()
+        {
+            self.executed =
+                HostExecuted::find(self.layers.host.as_fd(), &self.layers.path, Instant::now() + SEARCHED)
+                    .context(STEP, "look for what git executes")?;
         }
         Ok(())
     }
 
     /// Goes all the way, and says what was found.
     pub(super) fn finish(mut self) -> Changes {
-        let asked = self.commits;
-        if let Err(failure) = self.all() {
+        if let Err(failure) = self.find_executed() {
             self.stop(failure);
+        }
+        self.go(Round::Compare);
+        for round in [Round::Add, Round::Replace, Round::Delete] {
+            if self.commits {
+                self.go(round);
+            }
+        }
+        if self.asked && self.failed.is_some() {
+            self.deadline = Instant::now() + Duration::from_secs(TIDIED);
+            self.go(Round::TidyUp);
         }
         let commit = match self.failed {
             Some(failure) => Committed::Failed(failure),
-            None if asked => Committed::Yes,
+            None if self.asked => Committed::Yes,
             None => Committed::No,
         };
         Changes { commit, ..self.record.changes }
+    }
+
+    fn go(&mut self, round: Round) {
+        let gone = self.start(round).and_then(|()| self.all());
+        if let Err(failure) = gone {
+            self.stop(failure);
+        }
+    }
+
+    /// Begins anew in the work dir itself.
+    fn start(&mut self, round: Round) -> Result<()> {
+        self.round = round;
+        (self.upper, self.host, self.new) = (begin(&self.layers.upper)?, begin(&self.layers.host)?, None);
+        self.levels.clear();
+        self.path.clear();
+        let (above, below) = self.root;
+        if round == Round::Compare && (above.st_mode ^ below.st_mode) & PERMISSIONS != 0 {
+            self.record.add(b".", ChangeKind::Modified, EntryKind::Directory, None);
+        }
+        self.enter_level(&above, Some(&below), 0)
     }
 
     fn all(&mut self) -> Result<()> {
         while let Some(level) = self.levels.last_mut() {
             if Instant::now() > self.deadline {
                 return Err(io::Error::from(io::ErrorKind::TimedOut))
-                    .context(STEP, format_args!("compare and commit within {LONGEST_SETTLING} s"));
+                    .context(STEP, format_args!("compare and commit in the time there is"));
             }
             match level.pending.pop() {
                 Some(name) => self.entry(&name)?,
@@ -139,7 +197,10 @@ impl Walk {
         self.path.extend(name.to_bytes());
         let above = self.said(look(self.upper.here(), name), "stat")?.filter(|stat| !is_whiteout(stat));
         let below = self.below(name)?;
-        let into = self.judge(name, above.as_ref(), below.as_ref())?;
+        let into = match self.round {
+            Round::Compare => self.judge(name, above.as_ref(), below.as_ref())?,
+            _ => self.carry_out(name, above.as_ref(), below.as_ref()),
+        };
         match above.filter(|_| into) {
             Some(above) => self.descend(name, &above, parent_path),
             None => {
@@ -161,26 +222,24 @@ impl Walk {
         }
     }
 
-    /// Finds out what was changed, commits and records it; whether it is a directory to look into.
+    /// Finds out what was changed, prepares and records it; whether it is a directory to look into.
     fn judge(&mut self, name: &CStr, above: Option<&FileStat>, below: Option<&FileStat>) -> Result<bool> {
         let change = self.change(name, above, below)?;
-        let is_directory = |stat: Option<&FileStat>| stat.is_some_and(|stat| kind(stat) == Kind::Directory);
         let merged = is_directory(above) && is_directory(below);
         if change.is_none() && !merged {
             return Ok(false);
         }
         let mut kept_back = self.kept_back(name, above, merged);
-        let mut committed = false;
         if let (Some(change), None, true) = (change, kept_back, self.commits) {
-            match self.carry_out(change, name, above, below) {
-                Ok(true) => committed = true,
+            match self.prepare(change, name, above, below) {
+                Ok(true) => {}
                 Ok(false) => kept_back = Some(KeptBack::HostExecuted),
                 Err(failure) => self.stop(failure),
             }
         }
         if let (Some(stat), true) = (above.or(below), change.is_some() || kept_back.is_some()) {
             let change = change.unwrap_or(ChangeKind::Modified);
-            self.record.add(&self.path, change, entry_kind(stat), committed, kept_back);
+            self.record.add(&self.path, change, entry_kind(stat), kept_back);
         }
         Ok(is_directory(above) && kept_back.is_none())
     }
@@ -242,57 +301,120 @@ impl Walk {
         let git = self.levels.last().and_then(|level| level.git);
         let path = git.and_then(|begin| self.path.get(begin..)).unwrap_or(name.to_bytes());
         let by_name = is_host_executed(path, git.is_some(), merged);
+        // Where it was moved to, a `HEAD` stays out: this would be the last of it.
+        let is_last_head = git.is_some() && above.is_none() && path.eq_ignore_ascii_case(b"HEAD");
+        let by_name = by_name || is_last_head;
         if self.protects_git && (by_name || self.executed.forbids(&self.path, above.map(kind))) {
             return Some(KeptBack::HostExecuted);
         }
         above.filter(|stat| kind(stat) == Kind::Special).map(|_| KeptBack::Special)
     }
 
-    /// Does on the host what was done above it; `false` if something in a removed directory has to stay.
-    fn carry_out(
-        &self,
+    /// Makes what is new, where it is in nobody's way; `false` if something that it would replace has to stay.
+    fn prepare(
+        &mut self,
         change: ChangeKind,
         name: &CStr,
         above: Option<&FileStat>,
         below: Option<&FileStat>,
     ) -> Result<bool> {
-        let Some(host) = self.host() else { return Ok(false) };
-        let above_kind = above.map(kind);
-        let below_kind = below.map(kind);
-        // A file takes the place of a file in one step, other kinds cannot.
-        let makes_room = above_kind != below_kind
-            && [above_kind, below_kind].contains(&Some(Kind::Directory))
-            && below.is_some();
-        if (change == ChangeKind::Deleted || makes_room) && !self.remove(host, name)? {
+        if change == ChangeKind::Replaced && is_directory(below) && self.has_to_stay(name)? {
             return Ok(false);
         }
-        match above_kind {
-            Some(Kind::Directory) if change != ChangeKind::Modified => {
-                self.said(mkdirat(host, name, Mode::S_IRWXU), "make on the host")?;
+        let Some(stat) = above else { return Ok(true) };
+        match kind(stat) {
+            Kind::Directory if change == ChangeKind::Modified => {}
+            Kind::Directory => {
+                let made = self.staged().and_then(|staged| Ok(mkdirat(staged, name, Mode::S_IRWXU)?));
+                self.said(made, "make on the host")?;
             }
-            Some(Kind::File) => {
-                if let Some(stat) = above {
-                    let put = commit::put_file(self.open_above(name, stat)?, stat, host, name);
-                    self.said(put, "write to the host")?;
-                }
+            Kind::File => {
+                let file = self.open_above(name, stat)?;
+                let made = self.make_file(file, stat, name);
+                self.said(made, "write to the host")?;
             }
-            Some(Kind::Link) => {
+            Kind::Link => {
                 let target = self.said(readlinkat(self.upper.here(), name), "read the link")?;
-                self.said(commit::put_link(&target, host, name), "link on the host")?;
+                let made = self.staged().and_then(|staged| Ok(symlinkat(&*target, staged, name)?));
+                self.said(made, "link on the host")?;
             }
-            Some(Kind::Directory | Kind::Special) | None => {}
+            Kind::Special => {}
         }
         Ok(true)
     }
 
-    fn remove(&self, host: BorrowedFd, name: &CStr) -> Result<bool> {
+    fn make_file(&mut self, file: File, stat: &FileStat, name: &CStr) -> io::Result<()> {
+        if stat.st_nlink == 1 {
+            return commit::make_file(file, stat, self.staged()?, name);
+        }
+        let shared = self.staging.make_shared(self.layers.host.as_fd())?;
+        commit::make_shared_file(file, stat, shared.as_fd(), self.staged()?, name)
+    }
+
+    /// The directory for what is new in this one.
+    fn staged(&mut self) -> io::Result<BorrowedFd<'_>> {
+        if self.new.is_none() {
+            let host = self.host().ok_or(Errno::ESTALE)?;
+            self.new = Some(Trail::new(self.staging.make(host)?.as_fd())?);
+        }
+        self.new.as_ref().map(Trail::here).ok_or_else(|| Errno::ESTALE.into())
+    }
+
+    /// Whether something in a directory of the host must not be removed.
+    fn has_to_stay(&self, name: &CStr) -> Result<bool> {
+        let Some(host) = self.host() else { return Ok(false) };
+        let held = commit::holds(host, name, self.deadline, self.stays());
+        self.said(held, "look through on the host")
+    }
+
+    /// What must not be removed from a directory of the host with this path, by the way to it from there.
+    fn stays(&self) -> impl Fn(&Trail, &CStr) -> bool {
         let leads_to_one = self.executed.leads_to_one(&self.path);
-        let keep = |trail: &Trail, name: &CStr| {
+        move |trail, name| {
             let below = || trail.path_of(name).into_os_string().into_vec();
             let stays = || self.executed.stays(&[&self.path[..], b"/", &below()].concat());
             self.protects_git && is_git(name.to_bytes()) || leads_to_one && stays()
-        };
-        self.said(tree::remove_except(host, name, self.deadline, keep), "remove on the host")
+        }
+    }
+
+    /// Does with a name what the round does; whether it is a directory to look into.
+    fn carry_out(&mut self, name: &CStr, above: Option<&FileStat>, below: Option<&FileStat>) -> bool {
+        let merged = is_directory(above) && is_directory(below);
+        let kept_back = self.kept_back(name, above, merged).is_some();
+        if self.commits && !merged && !kept_back {
+            let done = match (self.round, above, below) {
+                (Round::Add, Some(above), None) => self.move_in(name, above, None),
+                (Round::Replace, Some(above), Some(_)) => self.move_in(name, above, below),
+                (Round::Delete, None, Some(_)) => self.delete(name),
+                _ => Ok(()),
+            };
+            if let Err(failure) = done {
+                self.stop(failure);
+            }
+        }
+        merged && !kept_back
+    }
+
+    /// Only what was prepared is a change.
+    fn move_in(&mut self, name: &CStr, above: &FileStat, below: Option<&FileStat>) -> Result<()> {
+        let Some(host) = self.host() else { return Ok(()) };
+        if let Some(staged) = self.said(self.staging.find(host, name), "find what was made for")? {
+            let moved = commit::move_in(staged.as_fd(), host, name, above, below, &self.staging.spare);
+            self.said(moved, "move to the host")?;
+            self.record.committed_with_all_below(&self.path);
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, name: &CStr) -> Result<()> {
+        let Some(host) = self.host() else { return Ok(()) };
+        let removed = tree::remove_except(host, name, self.deadline, self.stays());
+        if self.said(removed, "remove on the host")? {
+            self.record.committed(&self.path);
+        } else {
+            self.record.keep_back(&self.path, KeptBack::HostExecuted);
+        }
+        Ok(())
     }
 
     /// Steps down into a directory of the upper layer, and of the host if it is there.
@@ -302,34 +424,69 @@ impl Walk {
         let entered = self.upper.enter(name);
         self.said(entered, "open")?;
         if let Some(below) = below {
-            if self.commits {
+            if self.asked {
                 self.said(unlock(self.host.here(), name, &below, 0o700), "set the mode on the host")?;
             }
             let entered = self.host.enter(name);
             self.said(entered, "open on the host")?;
+            self.new = None;
+        } else if let Some(new) = &mut self.new {
+            let entered = new.enter(name);
+            self.said(entered, "open what was made for")?;
         }
-        self.begin(above, parent_path)
+        self.enter_level(above, below.as_ref(), parent_path)
     }
 
     /// Prepares for the directory that the walk has come to.
-    fn begin(&mut self, above: &FileStat, parent_path: usize) -> Result<()> {
+    fn enter_level(&mut self, above: &FileStat, below: Option<&FileStat>, parent_path: usize) -> Result<()> {
         let hidden_above = self.levels.last().is_some_and(|level| level.is_opaque);
         let is_opaque = self.said(is_opaque(self.upper.here()), "read the attributes")? || hidden_above;
-        let mut mode = None;
         let mut pending = self.said(tree::names(self.upper.here()), "list")?;
+        let mode = if self.asked { self.open_up(above, below)? } else { None };
+        let mut tidied = Ok(());
         if let Some(host) = self.host() {
-            if self.commits {
-                mode = self.said(commit::open_up(host, above), "set the mode on the host")?;
+            if matches!(self.round, Round::Delete | Round::TidyUp) {
+                // Nothing but what made room for something else, or what a commit that failed did not come to use.
+                let removed = self.staging.remove(host, self.deadline);
+                tidied = self.said(removed, "remove the staging directory in");
             }
             if is_opaque {
                 pending.extend(self.said(tree::names(host), "list on the host")?);
             }
         }
+        if let Err(failure) = tidied {
+            self.stop(failure);
+        }
+        pending.retain(|name| !self.staging.is_ours(name));
         pending.sort_unstable_by(|one, other| other.cmp(one));
         pending.dedup();
         let git = self.git_begin(parent_path)?;
-        self.levels.push(Level { pending, is_opaque, parent_path, git, mode });
+        let is_closed = above.st_mode & 0o700 != 0o700;
+        let mode_above = is_closed.then(|| Mode::from_bits_truncate(above.st_mode));
+        self.levels.push(Level { pending, is_opaque, parent_path, git, mode, mode_above });
         Ok(())
+    }
+
+    /// Makes the host's directory one that we can work in; the mode that it gets when it is left.
+    fn open_up(&mut self, above: &FileStat, below: Option<&FileStat>) -> Result<Option<Mode>> {
+        let (opened, is_final) = match (self.host(), below, &self.new) {
+            (Some(host), Some(below), _) => {
+                let is_final = self.round == Round::Delete && self.commits;
+                let wanted = if is_final { above } else { below };
+                (commit::open_up(host, below.st_mode, wanted.st_mode), is_final)
+            }
+            // One that has its own name soon; it has to be writable until then.
+            (None, _, Some(new)) => {
+                let stat = self.said(fstat(new.here()), "stat what was made for")?;
+                (commit::open_up(new.here(), stat.st_mode, above.st_mode), false)
+            }
+            _ => return Ok(None),
+        };
+        let mode = self.said(opened, "set the mode on the host")?;
+        if is_final {
+            self.record.committed(if self.path.is_empty() { b"." } else { &self.path });
+        }
+        Ok(mode)
     }
 
     /// Git calls a directory its own that is called so, or that holds a `HEAD` which is no branch of one around it.
@@ -349,17 +506,28 @@ impl Walk {
     /// Steps up again.
     fn leave(&mut self) -> Result<()> {
         let Some(left) = self.levels.pop() else { return Ok(()) };
-        // Its mode may close it to us, so it is set from above.
-        let host = self.host().filter(|_| left.mode.is_some()).map(|host| host.try_clone_to_owned());
-        let host = self.said(host.transpose(), "duplicate the directory on the host")?;
+        // A mode may close a directory to us, so it is set from above.
+        let copy = |directory: BorrowedFd| directory.try_clone_to_owned();
+        let above = self.said(left.mode_above.map(|_| copy(self.upper.here())).transpose(), "duplicate")?;
+        let here = self.host().or(self.new.as_ref().map(Trail::here)).filter(|_| left.mode.is_some());
+        let here = self.said(here.map(copy).transpose(), "duplicate on the host")?;
+        let mut is_moved_later = false;
         if self.host().is_some() {
             let up = self.host.leave();
             self.said(up, "leave on the host")?;
+            self.new = None;
+        } else if let Some(new) = &mut self.new {
+            let up = new.leave();
+            is_moved_later = new.depth() == 0;
+            self.said(up, "leave what was made for")?;
         }
         let up = self.upper.leave();
         self.said(up, "leave")?;
-        if let (Some(mode), Some(host)) = (left.mode, host)
-            && let Err(failure) = self.said(fchmod(host, mode), "set the mode on the host")
+        if let (Some(mode), Some(above), false) = (left.mode_above, above, self.levels.is_empty()) {
+            self.said(fchmod(above, mode), "set the mode")?;
+        }
+        if let (Some(mode), Some(here), false) = (left.mode, here, is_moved_later)
+            && let Err(failure) = self.said(fchmod(here, mode), "set the mode on the host")
         {
             self.stop(failure);
         }
@@ -369,7 +537,7 @@ impl Walk {
 
     /// The first failure ends the commit; what else was changed is still reported.
     fn stop(&mut self, failure: Failure) {
-        self.commits = false;
+        (self.commits, self.new) = (false, None);
         self.failed.get_or_insert(failure);
     }
 
@@ -383,6 +551,14 @@ impl Walk {
             ),
         )
     }
+}
+
+fn begin(layer: &OwnedFd) -> Result<Trail> {
+    Trail::new(layer.as_fd()).context(STEP, "open the work dir")
+}
+
+fn is_directory(stat: Option<&FileStat>) -> bool {
+    stat.is_some_and(|stat| kind(stat) == Kind::Directory)
 }
 
 fn entry_kind(stat: &FileStat) -> EntryKind {
