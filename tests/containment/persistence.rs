@@ -37,6 +37,25 @@ attacks![
     the_next_step_of_a_rebase,
     a_bare_repository_renamed,
     a_repository_out_of_sight,
+    modules_behind_a_link,
+    modules_behind_a_link_where_nobody_searches,
+    the_way_to_a_repository_replaced,
+    another_common_directory_in_a_repository_nobody_can_list,
+    a_repository_nobody_could_list_before,
+    a_new_repository_that_nobody_can_look_at,
+    hooks_elsewhere_in_a_directory_nobody_can_list,
+    how_a_cherry_pick_goes_on,
+    a_file_written_through_a_link,
+    a_file_written_through_a_link_further_down,
+    hooks_of_a_worktree_whose_repository_is_elsewhere,
+    hooks_of_a_repository_further_up,
+    hooks_named_by_a_setting_from_elsewhere,
+    hooks_named_by_a_way_out_and_in,
+    hooks_elsewhere_of_a_repository_out_of_sight,
+    a_worktree_in_a_bare_repository_led_astray,
+    a_new_repository_in_a_worktree_in_a_bare_repository,
+    an_index_that_names_a_hook,
+    a_new_repository_after_one_that_cannot_be_disarmed,
 ];
 
 /// What the host's git is kept from and told, so that only the scene decides.
@@ -257,4 +276,127 @@ fn a_repository_out_of_sight(who: Who) -> Result<(), Stop> {
         &format!("hook {deep}/.git"),
         &format!("cd {deep} && {COMMIT}"),
     )
+}
+
+/// A repository within the repository.
+const SUBMODULE: &str = "mkdir .git/modules; git init -q --separate-git-dir .git/modules/s s";
+
+const MODULES_BY_A_LINK: &str = "mv .git/modules .git/m; cp -r .git/m .git/objects/m; hook .git/objects/m/s;\n\
+     ln -s objects/m .git/modules";
+
+/// The work dir as a bare repository that has a worktree in itself.
+const BARE: &str = "mv .git/* .; rmdir .git; git config core.bare true; git worktree add -q w";
+
+fn in_worktree(below: &str) -> String {
+    format!("cd w/{below} && {COMMIT}")
+}
+
+fn modules_behind_a_link(who: Who) -> Result<(), Stop> {
+    executes(who, SUBMODULE, MODULES_BY_A_LINK, &format!("cd s && {COMMIT}"))
+}
+
+/// Nothing there is held in its place.
+fn modules_behind_a_link_where_nobody_searches(who: Who) -> Result<(), Stop> {
+    executes(
+        who,
+        &format!("mkdir node_modules; cd node_modules; git init -q .; {SUBMODULE}"),
+        &format!("cd node_modules; {MODULES_BY_A_LINK}"),
+        &format!("cd node_modules/s && {COMMIT}"),
+    )
+}
+
+fn the_way_to_a_repository_replaced(who: Who) -> Result<(), Stop> {
+    let before = "mkdir store; git init -q --separate-git-dir store/r w";
+    let attack = "mkdir store/r/objects/s; cp -r .git store/r/objects/s/r; hook store/r/objects/s/r; mv store store2;\n\
+                  ln -s store2/r/objects/s store";
+    executes(who, before, attack, &format!("cd w && {COMMIT}"))
+}
+
+fn another_common_directory_in_a_repository_nobody_can_list(who: Who) -> Result<(), Stop> {
+    let attack = "cp -r .git common; hook common; echo ../common > .git/commondir; chmod 0300 .git";
+    executes(who, "", attack, COMMIT)
+}
+
+fn a_repository_nobody_could_list_before(who: Who) -> Result<(), Stop> {
+    let before = "git init -q p; mkdir p/tools; git -C p config core.hooksPath tools; chmod 0300 p";
+    executes(who, before, "chmod 0755 p; evil p/tools/pre-commit", &format!("cd p && {COMMIT}"))
+}
+
+/// What is in it can be listed, but that is all, until the next run opens it.
+fn a_new_repository_that_nobody_can_look_at(who: Who) -> Result<(), Stop> {
+    let attack = "repository a; hook a/.git; chmod 0600 a";
+    executes(who, "", attack, &format!("chmod 0700 a; cd a && {COMMIT}"))
+}
+
+fn hooks_elsewhere_in_a_directory_nobody_can_list(who: Who) -> Result<(), Stop> {
+    executes(who, HOOKS, "mv tools t2; hook tools; chmod 0300 tools/hooks tools", COMMIT)
+}
+
+fn how_a_cherry_pick_goes_on(who: Who) -> Result<(), Stop> {
+    let before = "echo a > f; git add f; git commit -qm f; git checkout -q -b b; echo b > f; git commit -qam b1;\n\
+                  echo g > g; git add g; git commit -qm b2; git checkout -q main; echo m > f; git commit -qam m";
+    let attack = "! git cherry-pick main..b 2>&1; echo ok > f; git add f; mkdir git-merge-x; evil evil;\n\
+                  printf '[options]\\n\\tstrategy = x/../evil\\n' > .git/sequencer/opts";
+    executes(who, before, attack, "git -c core.editor=true cherry-pick --continue")
+}
+
+/// Whatever git then writes to it: here it only has to be there.
+fn a_file_written_through_a_link(who: Who) -> Result<(), Stop> {
+    executes(who, "", "rm -f .git/COMMIT_EDITMSG; ln -s \"$executed\" .git/COMMIT_EDITMSG", COMMIT)
+}
+
+fn a_file_written_through_a_link_further_down(who: Who) -> Result<(), Stop> {
+    executes(who, "", "rm .git/logs/HEAD; ln -s \"$executed\" .git/logs/HEAD", COMMIT)
+}
+
+fn hooks_of_a_worktree_whose_repository_is_elsewhere(who: Who) -> Result<(), Stop> {
+    let before = "rm -rf .git ../neighbour/main; git init -q ../neighbour/main; cd ../neighbour/main;\n\
+                  git commit -qm first --allow-empty; git config core.hooksPath hooks; git worktree add -q ../../work";
+    executes(who, before, "hook .", COMMIT)
+}
+
+fn hooks_of_a_repository_further_up(who: Who) -> Result<(), Stop> {
+    let before = "rm -rf .git; git init -q ..; git -C .. config core.hooksPath work/hooks";
+    executes(who, before, "hook .", &format!("cd .. && {COMMIT}"))
+}
+
+fn hooks_named_by_a_setting_from_elsewhere(who: Who) -> Result<(), Stop> {
+    let before = "printf '[core]\\nhooksPath = hooks\\n' > ../neighbour/settings;\n\
+                  git config include.path ../../neighbour/settings";
+    executes(who, before, "hook .", COMMIT)
+}
+
+fn hooks_named_by_a_way_out_and_in(who: Who) -> Result<(), Stop> {
+    executes(who, "git config core.hooksPath ../work/hooks", "hook .", COMMIT)
+}
+
+fn hooks_elsewhere_of_a_repository_out_of_sight(who: Who) -> Result<(), Stop> {
+    let deep = "a/b/c/d/e/f/g/h/i/j/k";
+    let before = format!("git init -q {deep}; mkdir {deep}/tools; git -C {deep} config core.hooksPath tools");
+    executes(who, &before, &format!("evil {deep}/tools/pre-commit"), &format!("cd {deep} && {COMMIT}"))
+}
+
+fn a_worktree_in_a_bare_repository_led_astray(who: Who) -> Result<(), Stop> {
+    executes(
+        who,
+        BARE,
+        "mkdir x; cp -r objects refs HEAD x; hook x; mv w/.git y; echo gitdir: ../x > w/.git",
+        &in_worktree(""),
+    )
+}
+
+fn a_new_repository_in_a_worktree_in_a_bare_repository(who: Who) -> Result<(), Stop> {
+    executes(who, BARE, "repository w/a; hook w/a/.git", &in_worktree("a"))
+}
+
+fn an_index_that_names_a_hook(who: Who) -> Result<(), Stop> {
+    let attack = "evil e; git update-index --add --cacheinfo \"100755,$(git hash-object -w e),Xgit/hooks/post-checkout\";\n\
+                  LC_ALL=C sed -i s,Xgit/,.git/, .git/index";
+    executes(who, "", attack, "git checkout-index -a; git checkout -q -b other")
+}
+
+fn a_new_repository_after_one_that_cannot_be_disarmed(who: Who) -> Result<(), Stop> {
+    let attack = "for n in git HEAD; do mkdir -p .git/worktrees/$n; touch .git/worktrees/$n/HEAD .git/worktrees/$n/HEAD.quarantined; done;\n\
+                  repository a; hook a/.git";
+    executes(who, "", attack, &format!("cd a && {COMMIT}"))
 }

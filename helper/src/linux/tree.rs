@@ -87,39 +87,22 @@ impl Trail {
 
     /// Goes down into a directory; never through a link.
     pub(crate) fn enter(&mut self, name: &CStr) -> io::Result<()> {
-        if matches!(name.to_bytes(), b"." | b"..") {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of a directory below"));
-        }
+        must_go_down(name)?;
         let directory = open_directory(self.here(), name)?;
-        self.push(name, directory, None)
-    }
-
-    /// The same for a directory of our own whose mode keeps us out. Leaving it gives the mode back.
-    ///
-    /// All by one descriptor: between two calls by its name, something else can take its place and get its mode.
-    fn enter_closed(&mut self, name: &CStr) -> io::Result<()> {
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let closed = openat(self.here(), name, flags, Mode::empty())?;
-        let old = Mode::from_bits_truncate(fstat(&closed)?.st_mode);
-        // fchmod(2) takes no such descriptor.
-        let path = format!("/proc/self/fd/{}", closed.as_raw_fd());
-        let change = |mode| match fchmodat(AT_FDCWD, path.as_str(), mode, FchmodatFlags::FollowSymlink) {
-            // Somebody else's, where a mount maps its owner to the jail's user and nobody else: it stays closed.
-            Err(Errno::EOVERFLOW) => Err(Errno::EACCES),
-            result => result,
-        };
-        change(old | Mode::S_IRWXU)?;
-        match open_directory(closed.as_fd(), c".") {
-            Ok(directory) => self.push(name, directory, Some(old)),
-            Err(error) => {
-                change(old)?;
-                Err(error)
-            }
-        }
-    }
-
-    fn push(&mut self, name: &CStr, directory: OwnedFd, mode: Option<Mode>) -> io::Result<()> {
         let id = FileId::of(&fstat(&directory)?);
+        self.push(name, directory, id, None);
+        Ok(())
+    }
+
+    /// The same, also into a directory of our own whose mode keeps us out. Leaving it gives the mode back.
+    pub(crate) fn enter_ours(&mut self, name: &CStr) -> io::Result<()> {
+        must_go_down(name)?;
+        let (directory, id, mode) = open_up(self.here(), name)?;
+        self.push(name, directory, id, mode);
+        Ok(())
+    }
+
+    fn push(&mut self, name: &CStr, directory: OwnedFd, id: FileId, mode: Option<Mode>) {
         self.levels.push(Level { name: name.to_owned(), id, directory: Some(directory), mode });
         if let Some(above) = self.levels.len().checked_sub(KEPT_OPEN + 1) {
             // The first one stays: a tree that changes under us must not lose us the way home.
@@ -127,7 +110,6 @@ impl Trail {
                 self.levels[above].directory = None;
             }
         }
-        Ok(())
     }
 
     /// Goes back up and says by which name it had come down; `None` at the beginning, which is never left.
@@ -165,6 +147,78 @@ impl Drop for Trail {
     fn drop(&mut self) {
         self.levels.iter().for_each(Level::give_mode_back);
     }
+}
+
+fn must_go_down(name: &CStr) -> io::Result<()> {
+    match name.to_bytes() {
+        b"." | b".." => Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of a directory below")),
+        _ => Ok(()),
+    }
+}
+
+/// An open directory of our own, with the mode to give back where that had kept us out.
+pub(crate) struct Opened {
+    directory: OwnedFd,
+    mode: Option<Mode>,
+}
+
+impl Opened {
+    /// Opens a directory by its name in another one, whatever its mode.
+    pub(crate) fn new(parent: BorrowedFd, name: &CStr) -> io::Result<Self> {
+        let (directory, _, mode) = open_up(parent, name)?;
+        Ok(Opened { directory, mode })
+    }
+}
+
+impl AsFd for Opened {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Some(mode) = self.mode {
+            // Removed meanwhile, it has no use for a mode.
+            let _ = fchmod(&self.directory, mode);
+        }
+    }
+}
+
+/// Opens a directory, and makes it one that can be looked through. With the mode it had if that took a change.
+fn open_up(parent: BorrowedFd, name: &CStr) -> io::Result<(OwnedFd, FileId, Option<Mode>)> {
+    let (directory, closed) = match open_directory(parent, name) {
+        Err(error) if is_denied(&error) => open_closed(parent, name)?,
+        result => (result?, None),
+    };
+    let stat = fstat(&directory)?;
+    let mode = mode_of(&stat);
+    // It can be listed, but nothing in it can be looked at. If it is not ours, that is how it is.
+    let opened = !mode.contains(Mode::S_IXUSR) && fchmod(&directory, mode | Mode::S_IRWXU).is_ok();
+    Ok((directory, FileId::of(&stat), closed.or(opened.then_some(mode))))
+}
+
+/// All by one descriptor: between two calls by its name, something else can take its place and get its mode.
+fn open_closed(parent: BorrowedFd, name: &CStr) -> io::Result<(OwnedFd, Option<Mode>)> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let closed = openat(parent, name, flags, Mode::empty())?;
+    let old = mode_of(&fstat(&closed)?);
+    // fchmod(2) takes no such descriptor.
+    let path = format!("/proc/self/fd/{}", closed.as_raw_fd());
+    let change = |mode| fchmodat(AT_FDCWD, path.as_str(), mode, FchmodatFlags::FollowSymlink);
+    // If it is not ours, its mode is not what matters.
+    change(old | Mode::S_IRWXU).map_err(|_| Errno::EACCES)?;
+    match open_directory(closed.as_fd(), c".") {
+        Ok(directory) => Ok((directory, Some(old))),
+        Err(error) => {
+            change(old)?;
+            Err(error)
+        }
+    }
+}
+
+fn mode_of(stat: &libc::stat) -> Mode {
+    Mode::from_bits_truncate(stat.st_mode)
 }
 
 /// Opens a directory by its name in another one.
@@ -299,9 +353,10 @@ impl Walk {
         if self.trail.depth() >= self.bounds.depth {
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "it lies too deep"));
         }
-        match self.trail.enter(name) {
-            Err(error) if is_denied(&error) && self.bounds.opens_closed => self.trail.enter_closed(name)?,
-            result => result?,
+        if self.bounds.opens_closed {
+            self.trail.enter_ours(name)?;
+        } else {
+            self.trail.enter(name)?;
         }
         self.pending.push(VecDeque::new());
         if !self.bounds.crosses_devices && self.trail.id().device != self.device {
@@ -393,13 +448,29 @@ pub(crate) fn kind_of(mode: libc::mode_t) -> Kind {
 
 /// All names in a directory.
 pub(crate) fn names(directory: BorrowedFd) -> io::Result<Vec<CString>> {
-    let directory = open_directory(directory, c".")?;
-    let mut reading = Reading::new();
+    let mut listing = Listing::new(directory)?;
     let mut names = Vec::new();
-    while let Some((name, _)) = reading.next(directory.as_fd())? {
+    while let Some((name, _)) = listing.next()? {
         names.push(name);
     }
     Ok(names)
+}
+
+/// What is in one directory.
+pub(crate) struct Listing {
+    directory: OwnedFd,
+    reading: Reading,
+}
+
+impl Listing {
+    /// Begins anew, wherever others are that read by the same descriptor.
+    pub(crate) fn new(directory: BorrowedFd) -> io::Result<Self> {
+        Ok(Listing { directory: open_directory(directory, c".")?, reading: Reading::new() })
+    }
+
+    pub(crate) fn next(&mut self) -> io::Result<Option<(CString, Kind)>> {
+        self.reading.next(self.directory.as_fd())
+    }
 }
 
 /// Removes whatever `name` is in `parent`, with everything in it. Other file systems mounted there are left alone and
@@ -440,10 +511,7 @@ fn empty(
     keep: &impl Fn(&Trail, &CStr) -> bool,
 ) -> io::Result<bool> {
     let mut outer = Trail::new(parent)?;
-    match outer.enter(name) {
-        Err(error) if is_denied(&error) => outer.enter_closed(name)?,
-        result => result?,
-    }
+    outer.enter_ours(name)?;
     let bounds = Bounds { crosses_devices: false, ..Bounds::until(deadline) };
     let mut walk = Walk::new(outer.here(), bounds)?;
     let mut kept = false;

@@ -1,90 +1,105 @@
 //! Git's settings, as far as they say where else something is executed from; see git-config(1).
 
-/// The paths of hooks and of included settings, as they are written.
-pub(super) fn paths(text: &[u8]) -> Paths {
-    let mut paths = Paths::default();
-    let mut section = Vec::new();
-    for line in logical_lines(text) {
-        let line = line.trim_ascii();
-        let rest = match line.strip_prefix(b"[") {
-            Some(header) => {
-                let end = header_end(header);
-                section = header[..end].trim_ascii().to_ascii_lowercase();
-                // A setting may follow on the same line.
-                header.get(end + 1..).unwrap_or_default()
-            }
-            None => line,
-        };
-        let Some(equals) = rest.iter().position(|byte| *byte == b'=') else { continue };
-        let name = rest[..equals].trim_ascii().to_ascii_lowercase();
-        let value = || value(&rest[equals + 1..]);
-        match (&section[..], &name[..]) {
-            (b"core", b"hookspath") => paths.hooks.push(value()),
-            (section, b"path") if section.starts_with(b"include") => paths.included.push(value()),
-            _ => {}
-        }
-    }
-    paths
-}
+use std::iter::Peekable;
+use std::slice::Iter;
 
-/// What [`paths`] finds.
+/// What [`read`] finds, as it is written.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Paths {
-    /// All of them, though the last one counts: an included file may undo it.
+pub(super) struct Settings {
+    /// All paths of hooks, though the last one counts: an included file may undo it.
     pub(super) hooks: Vec<Vec<u8>>,
     pub(super) included: Vec<Vec<u8>>,
+    /// Working trees, where hooks run.
+    pub(super) trees: Vec<Vec<u8>>,
+    /// Files are called by the longer kind of hash.
+    pub(super) sha256: bool,
 }
 
-/// Lines, with those that a backslash continues put together.
-fn logical_lines(text: &[u8]) -> Vec<Vec<u8>> {
-    let mut lines: Vec<Vec<u8>> = vec![Vec::new()];
-    let mut goes_on = false;
-    for line in text.split(|byte| *byte == b'\n') {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if !goes_on {
-            lines.push(Vec::new());
-        }
-        let slashes = line.iter().rev().take_while(|byte| **byte == b'\\').count();
-        goes_on = slashes % 2 == 1;
-        if let Some(last) = lines.last_mut() {
-            last.extend_from_slice(&line[..line.len() - usize::from(goes_on)]);
+/// Reads a file of settings as git does; what git would refuse is read somehow.
+pub(super) fn read(text: &[u8]) -> Settings {
+    let mut settings = Settings::default();
+    let mut section = Vec::new();
+    let text: Vec<u8> = lines(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text));
+    let mut bytes = text.iter().peekable();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'#' | b';' => _ = bytes.by_ref().find(|byte| **byte == b'\n'),
+            b'[' => section = header(&mut bytes),
+            byte if byte.is_ascii_whitespace() => {}
+            byte => {
+                let (name, has_value) = name(*byte, &mut bytes);
+                let value = if has_value { value(&mut bytes) } else { Vec::new() };
+                match (&section[..], &name[..]) {
+                    (b"core", b"hookspath") => settings.hooks.push(value),
+                    (b"core", b"worktree") => settings.trees.push(value),
+                    (b"extensions", b"objectformat") => settings.sha256 = value == b"sha256",
+                    (section, b"path") if section.starts_with(b"include") => settings.included.push(value),
+                    _ => {}
+                }
+            }
         }
     }
-    lines
+    settings
 }
 
-/// Where a section's header ends: at the first `]` that is not quoted.
-fn header_end(header: &[u8]) -> usize {
-    let (mut quoted, mut escaped) = (false, false);
-    for (at, byte) in header.iter().enumerate() {
+type Bytes<'a> = Peekable<Iter<'a, u8>>;
+
+/// With every end of a line as one byte.
+fn lines(text: &[u8]) -> Vec<u8> {
+    let is_return = |at: usize| text[at] == b'\r' && text.get(at + 1) == Some(&b'\n');
+    (0..text.len()).filter(|at| !is_return(*at)).map(|at| text[at]).collect()
+}
+
+/// A section's header, in lower case: up to the first `]` that is not quoted. A setting may follow on the same line.
+fn header(bytes: &mut Bytes) -> Vec<u8> {
+    let (mut header, mut quoted, mut escaped) = (Vec::new(), false, false);
+    for byte in bytes.by_ref() {
         match byte {
+            b'\n' => break,
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
             b'"' => quoted = !quoted,
-            b']' if !quoted => return at,
+            b']' if !quoted => break,
             _ => {}
         }
+        header.push(byte.to_ascii_lowercase());
     }
-    header.len()
+    header.trim_ascii().to_vec()
 }
 
-/// A value without its quotes, escapes and comment.
-fn value(text: &[u8]) -> Vec<u8> {
+/// A setting's name, in lower case, and whether a value follows.
+fn name(first: u8, bytes: &mut Bytes) -> (Vec<u8>, bool) {
+    let mut name = vec![first.to_ascii_lowercase()];
+    let end = bytes.find(|byte| {
+        let at_end = matches!(byte, b'=' | b'\n');
+        if !at_end {
+            name.push(byte.to_ascii_lowercase());
+        }
+        at_end
+    });
+    (name.trim_ascii().to_vec(), end == Some(&b'='))
+}
+
+/// A value without its quotes, escapes and comment. Only a backslash of its own continues it on the next line.
+fn value(bytes: &mut Bytes) -> Vec<u8> {
     let mut out = Vec::new();
     // Spaces at the end only count in quotes.
     let mut length = 0;
-    let mut quoted = false;
-    let mut bytes = text.trim_ascii_start().iter();
+    let (mut quoted, mut commented) = (false, false);
     while let Some(byte) = bytes.next() {
         match byte {
+            b'\n' => break,
+            _ if commented => continue,
             b'"' => quoted = !quoted,
-            b'#' | b';' if !quoted => break,
-            b'\\' => out.extend(bytes.next().map(|byte| match byte {
-                b'n' => b'\n',
-                b't' => b'\t',
-                b'b' => 8,
-                other => *other,
-            })),
+            b'#' | b';' if !quoted => commented = true,
+            b'\\' => match bytes.next() {
+                Some(b'\n') | None => {}
+                Some(b'n') => out.push(b'\n'),
+                Some(b't') => out.push(b'\t'),
+                Some(b'b') => out.push(8),
+                Some(other) => out.push(*other),
+            },
+            byte if out.is_empty() && !quoted && byte.is_ascii_whitespace() => {}
             other => out.push(*other),
         }
         if quoted || !out.last().is_none_or(u8::is_ascii_whitespace) {
@@ -101,7 +116,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn hooks(text: &str) -> Vec<String> {
-        paths(text.as_bytes()).hooks.into_iter().map(|path| String::from_utf8(path).unwrap()).collect()
+        read(text.as_bytes()).hooks.into_iter().map(|path| String::from_utf8(path).unwrap()).collect()
     }
 
     #[test]
@@ -112,6 +127,10 @@ mod tests {
             "[CORE]\r\nbare = false\r\nHOOKSPATH = \".husky/_\" ; a comment\r\n",
             "[core]\nhookspath = .husky\\\n/_ # another\n",
             "[user]\nname = \"[core]\"\n[core]\nhooksPath = .hus\"ky/\"_   ",
+            "\u{feff}[core]\nhooksPath = .husky/_",
+            "[core]\n# a comment \\\nhooksPath = .husky/_",
+            "[core]\nx = y # a comment \\\nhooksPath = .husky/_",
+            "[core]\r\nhooksPath = .hus\\\r\nky/_\r\n",
         ] {
             assert_eq!(hooks(text), [".husky/_"], "{text:?}");
         }
@@ -129,13 +148,13 @@ mod tests {
     #[test]
     fn included_files_are_found() {
         let text = b"[include]\npath = ../a\n[includeIf \"gitdir:/x]/\"]\n\tpath = b\n[core]\npath = c\n";
-        assert_eq!(paths(text).included, [b"../a".to_vec(), b"b".to_vec()]);
+        assert_eq!(read(text).included, [b"../a".to_vec(), b"b".to_vec()]);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read(text in proptest::collection::vec(any::<u8>(), 0..200)) {
-            paths(&text);
+            read(&text);
         }
 
         #[test]

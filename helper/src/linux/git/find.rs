@@ -1,15 +1,15 @@
 //! What repositories there are before the command starts.
 
-use super::inside::{follow, reach};
-use super::names::{COVERED, HEAD, NESTING, State, WATCHED, is_git, is_quarantine, is_repository};
-use super::{Time, config};
-use crate::linux::tree::{Bounds, FileId, Kind, Step, Walk, open_directory};
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
-use std::collections::{BTreeMap, HashMap};
+use super::Time;
+use super::inside::{Inside, open_below, reach};
+use super::names::{COVERED, HEAD, NESTING, State, WATCHED, in_time, is_git, is_quarantine, is_repository};
+use crate::linux::tree::{FileId, Kind, Listing, Opened, kind_of};
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::sys::stat::{fstat, fstatat};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ffi::{CStr, OsStr};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ const DEEPEST: usize = 8;
 const MOST_REPOSITORIES: usize = 500;
 /// Directories that hold most of a project's directories and hardly ever a repository.
 const NOT_SEARCHED: [&CStr; 3] = [c"node_modules", c"site-packages", c"target"];
-/// A larger file of settings is not read.
-const LARGEST_CONFIG: u64 = 1 << 20;
+/// Directories of a repository that hold any number of files and none that git executes.
+const DATA: [&CStr; 3] = [c"objects", c"refs", c"logs"];
 
 /// The states of [`COVERED`] and [`WATCHED`] in one repository.
 pub(super) type Names = [Option<State>; COVERED.len() + WATCHED.len()];
@@ -40,27 +40,32 @@ pub(super) struct Known {
     pub(super) quarantines: HashMap<FileId, PathBuf>,
     /// Where a mount has to be, parents first, and whether it is read-only. The others are only held in their places.
     pub(super) covers: BTreeMap<PathBuf, bool>,
+    /// Whether there was time for all of it.
+    pub(super) complete: bool,
 }
 
 impl Known {
-    /// Looks through a directory, as far as a launch can wait for it. `path` is how it is called, for absolute paths in
-    /// settings.
+    /// Looks through a directory, as far as a launch can wait for it. `path` is its real one.
     pub(super) fn find(directory: BorrowedFd, path: &Path) -> io::Result<Self> {
-        let deadline = Instant::now() + LONGEST;
-        let mut search = Search { root: directory, path, deadline, known: Known::default(), is_brief: true };
-        let bounds = Bounds { depth: DEEPEST, opens_closed: false, ..Bounds::until(deadline) };
-        match search.run(bounds) {
+        let mut search = Search::new(directory, path, Instant::now() + LONGEST, true);
+        match search.run() {
             // It was looked for as long as it may take.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
-            result => result?,
+            result => {
+                result?;
+                search.known.complete = true;
+            }
         }
+        search.deadline = Instant::now() + LONGEST;
+        search.watch()?;
         Ok(search.known)
     }
 
     /// Looks through all of it.
     pub(super) fn find_all(directory: BorrowedFd, path: &Path, deadline: Instant) -> io::Result<Self> {
-        let mut search = Search { root: directory, path, deadline, known: Known::default(), is_brief: false };
-        search.run(Bounds::until(deadline))?;
+        let mut search = Search::new(directory, path, deadline, false);
+        search.run()?;
+        search.watch()?;
         Ok(search.known)
     }
 }
@@ -75,151 +80,180 @@ pub(super) fn names_of(repository: BorrowedFd, deadline: Instant) -> io::Result<
 }
 
 struct Search<'a> {
-    root: BorrowedFd<'a>,
-    path: &'a Path,
+    inside: Inside<'a>,
     deadline: Instant,
     known: Known,
+    /// What [`Known::elsewhere`] is to hold.
+    elsewhere: BTreeSet<PathBuf>,
+    /// Directories to look at, those further up first: nobody can hide a project's repository behind a heap of others.
+    waiting: VecDeque<PathBuf>,
     /// Whether it leaves out what takes long.
     is_brief: bool,
 }
 
-impl Search<'_> {
-    fn run(&mut self, bounds: Bounds) -> io::Result<()> {
-        let mut walk = Walk::new(self.root, bounds)?;
-        while let Some(step) = walk.next()?
+impl<'a> Search<'a> {
+    fn new(root: BorrowedFd<'a>, name: &'a Path, deadline: Instant, is_brief: bool) -> Self {
+        Search {
+            inside: Inside { root, name },
+            deadline,
+            known: Known::default(),
+            elsewhere: BTreeSet::new(),
+            waiting: VecDeque::from([PathBuf::new()]),
+            is_brief,
+        }
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        self.holders()?;
+        // Before what else there may be beside it.
+        match fstatat(self.inside.root, c".git", AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => {
+                self.named_git(self.inside.root, c".git", Path::new(".git"), kind_of(stat.st_mode))?
+            }
+            Err(Errno::ENOENT | Errno::EACCES) => {}
+            Err(error) => return Err(error.into()),
+        }
+        while let Some(path) = self.waiting.pop_front()
             && (!self.is_brief || self.known.repositories.len() < MOST_REPOSITORIES)
         {
-            match step {
-                Step::Entry(name, _) if name.as_c_str() == HEAD && is_repository(walk.here()) => {
-                    let path = walk.trail().path_of(c"");
-                    self.repository(walk.trail().id(), walk.here(), &path)?;
-                }
-                Step::Entry(name, kind) if is_git(name.to_bytes()) => {
-                    self.git_link(walk.here(), &name, walk.trail().path_of(&name), kind)?;
-                }
-                Step::Directory(name) if !self.enters(&walk, &name)? => walk.skip(),
-                _ => {}
+            in_time(self.deadline)?;
+            // Closed to us, or gone meanwhile.
+            if let Ok((directory, _way)) = open_below(self.inside.root, &path) {
+                self.directory(directory.as_fd(), &path)?;
             }
         }
         Ok(())
     }
 
-    fn enters(&mut self, walk: &Walk, name: &CStr) -> io::Result<bool> {
-        let path = || walk.trail().path_of(name);
-        if self.known.repositories.contains_key(&walk.trail().id()) {
-            return Ok(NESTING.contains(&name));
+    /// Repositories that the directory lies in. Their own names are out of the jail's reach, but not what they lead to.
+    fn holders(&mut self) -> io::Result<()> {
+        for holder in self.inside.name.ancestors().skip(1) {
+            let git = holder.join(".git");
+            let git = if git.is_dir() { Some(git) } else { self.inside.led_to(&git)? };
+            let bare = || ["HEAD", "objects", "refs"].iter().all(|name| holder.join(name).exists());
+            if let Some(git) = git.or_else(|| bare().then(|| holder.to_path_buf())) {
+                self.elsewhere.extend(self.inside.executed_by(&git, holder, self.deadline)?);
+            }
         }
-        if walk.trail().depth() == 0 && is_quarantine(name) {
-            if let Some(state) = State::of(walk.here(), name, self.deadline)? {
-                self.known.quarantines.insert(state.id, path());
-                self.known.covers.insert(path(), true);
+        Ok(())
+    }
+
+    fn directory(&mut self, here: BorrowedFd, path: &Path) -> io::Result<()> {
+        let id = FileId::of(&fstat(here)?);
+        let mut is_known = self.known.repositories.contains_key(&id);
+        if !is_known && fstatat(here, HEAD, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok() && is_repository(here) {
+            self.repository(here, path, &self.inside.name.join(path))?;
+            is_known = true;
+        }
+        let mut listing = Listing::new(here)?;
+        while let Some((name, kind)) = listing.next()? {
+            in_time(self.deadline)?;
+            let below = path.join(OsStr::from_bytes(name.to_bytes()));
+            if is_git(name.to_bytes()) {
+                self.named_git(here, &name, &below, kind)?;
+            }
+            if kind == Kind::Directory && self.enters(here, &name, &below, is_known)? {
+                self.waiting.push_back(below);
+            }
+        }
+        Ok(())
+    }
+
+    fn enters(&mut self, here: BorrowedFd, name: &CStr, path: &Path, is_known: bool) -> io::Result<bool> {
+        let depth = path.components().count();
+        if depth == 1 && is_quarantine(name) {
+            if let Some(state) = State::of(here, name, self.deadline)? {
+                self.known.quarantines.insert(state.id, path.to_path_buf());
+                self.known.covers.insert(path.to_path_buf(), true);
             }
             return Ok(false);
         }
-        // Closed to us, or gone meanwhile: the walk finds out itself.
-        if is_git(name.to_bytes())
-            && let Ok(directory) = open_directory(walk.here(), name)
-        {
-            let id = FileId::of(&nix::sys::stat::fstat(&directory)?);
-            self.repository(id, directory.as_fd(), &path())?;
-        }
-        Ok(!self.is_brief || !NOT_SEARCHED.contains(&name))
+        let holds_none = |name: &CStr| [&COVERED[..], &WATCHED, &DATA].iter().any(|all| all.contains(&name));
+        let takes_long = depth > DEEPEST || NOT_SEARCHED.contains(&name);
+        Ok(!(self.is_brief && takes_long) && !(is_known && holds_none(name)))
     }
 
-    /// A `.git` that is no directory: a worktree's, a submodule's, or a link.
-    fn git_link(&mut self, here: BorrowedFd, name: &CStr, path: PathBuf, kind: Kind) -> io::Result<()> {
+    /// Something called `.git`: a repository, or what leads to one, as worktrees and submodules have it.
+    fn named_git(&mut self, here: BorrowedFd, name: &CStr, path: &Path, kind: Kind) -> io::Result<()> {
+        let absolute = self.inside.name.join(path);
+        let tree = absolute.parent().unwrap_or(self.inside.name);
+        if kind == Kind::Directory {
+            // Closed to us, or gone meanwhile.
+            let Ok(directory) = Opened::new(here, name) else { return Ok(()) };
+            return self.repository(directory.as_fd(), path, tree);
+        }
         let Some(state) = State::of(here, name, self.deadline)? else { return Ok(()) };
         self.known.links.insert(state.id, state.changed);
-        self.known.covers.insert(path.clone(), true);
-        if kind == Kind::Link {
-            // A repository elsewhere in the directory is found by itself, whatever it is called.
-            self.follow(&path, Path::new(""), false)?;
+        self.known.covers.insert(path.to_path_buf(), true);
+        let git = if kind == Kind::Link {
+            let followed = self.inside.follow(&absolute)?;
+            self.elsewhere.extend(followed.links.into_iter().filter(|link| link != path));
+            followed.target
+        } else {
+            self.inside.led_to(&absolute)?
+        };
+        let Some(git) = git else { return Ok(()) };
+        let Some(below) = self.inside.below(&git) else {
+            self.elsewhere.extend(self.inside.executed_by(&git, tree, self.deadline)?);
+            return Ok(());
+        };
+        // What it leads to must not be exchanged by its way there.
+        if let Ok((directory, _way)) = open_below(self.inside.root, below) {
+            self.hold(below.ancestors().skip(1));
+            self.repository(directory.as_fd(), below, tree)?;
         }
         Ok(())
     }
 
-    fn repository(&mut self, id: FileId, directory: BorrowedFd, path: &Path) -> io::Result<()> {
+    /// Hooks of a repository run in `tree`.
+    fn repository(&mut self, directory: BorrowedFd, path: &Path, tree: &Path) -> io::Result<()> {
+        let id = FileId::of(&fstat(directory)?);
+        let git = self.inside.name.join(path);
+        // Also if it is known: it may be called from more than one place.
+        self.elsewhere.extend(self.inside.executed_by(&git, tree, self.deadline)?);
         if self.known.repositories.contains_key(&id) {
             return Ok(());
         }
         let names = names_of(directory, self.deadline)?;
         self.known.repositories.insert(id, names);
-        if !path.as_os_str().is_empty() {
-            self.known.covers.entry(path.to_path_buf()).or_insert(false);
-        }
+        self.hold([path]);
+        self.hold_nested(path);
         for (name, state) in COVERED.iter().zip(&names) {
-            let below = path.join(OsStr::from_bytes(name.to_bytes()));
-            match state.map(|state| state.kind) {
-                Some(Kind::Link) => self.follow(&below, path, true)?,
-                Some(_) => _ = self.known.covers.insert(below, true),
-                None => {}
-            }
-        }
-        self.settings(&path.join("config"), path, &mut 0)?;
-        self.settings(&path.join("config.worktree"), path, &mut 0)
-    }
-
-    /// Follows what a file of settings says about other files.
-    fn settings(&mut self, file: &Path, repository: &Path, files: &mut usize) -> io::Result<()> {
-        *files += 1;
-        let Some(text) = self.read(file)?.filter(|_| *files <= 10) else { return Ok(()) };
-        let config::Paths { hooks, included } = config::paths(&text);
-        for hooks in hooks.iter().map(|path| Path::new(OsStr::from_bytes(path))) {
-            // Relative to where hooks run: the working tree, or a bare repository itself.
-            let is_git = repository.file_name().is_some_and(|name| is_git(name.as_bytes()));
-            let base = repository.parent().filter(|_| is_git).unwrap_or(repository);
-            // One common tool keeps generated hooks in `_`, and beside it the scripts that they execute.
-            let hooks = if hooks.ends_with("_") { hooks.parent().unwrap_or(hooks) } else { hooks };
-            self.follow(&base.join(hooks), repository, true)?;
-        }
-        for included in included.iter().map(|path| Path::new(OsStr::from_bytes(path))) {
-            let from = file.parent().unwrap_or(Path::new(""));
-            self.follow(&from.join(included), repository, true)?;
-            if let Some(target) = follow(self.root, self.path, &from.join(included))?.target {
-                self.settings(&target, repository, files)?;
+            if state.is_some_and(|state| state.kind != Kind::Link) {
+                self.known.covers.insert(path.join(OsStr::from_bytes(name.to_bytes())), true);
             }
         }
         Ok(())
     }
 
-    fn read(&self, file: &Path) -> io::Result<Option<Vec<u8>>> {
-        let open = || -> io::Result<File> {
-            let (trail, name) = reach(self.root, file)?;
-            // Not waiting for the writer of a FIFO.
-            let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-            Ok(File::from(openat(trail.here(), name.as_c_str(), flags, Mode::empty())?))
-        };
-        let Ok(file) = open() else { return Ok(None) };
-        if !file.metadata()?.is_file() {
-            return Ok(None);
-        }
-        let mut text = Vec::new();
-        file.take(LARGEST_CONFIG).read_to_end(&mut text)?;
-        Ok(Some(text))
-    }
-
-    /// Covers the links of a path and, if it is `executed`, what it leads to.
-    fn follow(&mut self, path: &Path, repository: &Path, executed: bool) -> io::Result<()> {
-        let followed = follow(self.root, self.path, path)?;
-        for link in followed.links {
-            self.watch(link)?;
-        }
-        match followed.target {
-            // The whole working tree as a place for hooks cannot be taken from the command.
-            Some(target) if executed && !repository.starts_with(&target) => self.watch(target),
-            _ => Ok(()),
+    /// Within another repository nobody would look where the way to this one leads, were it exchanged.
+    fn hold_nested(&mut self, path: &Path) {
+        let is_nest = |name: &OsStr| NESTING.iter().any(|nest| nest.to_bytes() == name.as_bytes());
+        let above = || path.ancestors().skip(1);
+        if let Some(nest) = above().filter(|path| path.file_name().is_some_and(is_nest)).last() {
+            self.hold(above().take_while(|path| path.starts_with(nest)));
         }
     }
 
-    fn watch(&mut self, path: PathBuf) -> io::Result<()> {
-        let state = match reach(self.root, &path) {
-            Ok((trail, name)) => State::of(trail.here(), &name, self.deadline)?,
-            Err(_) => None,
-        };
-        if state.is_some() {
-            self.known.covers.insert(path.clone(), true);
+    /// Holds directories in their places.
+    fn hold<'p>(&mut self, paths: impl IntoIterator<Item = &'p Path>) {
+        for path in paths.into_iter().filter(|path| !path.as_os_str().is_empty()) {
+            self.known.covers.entry(path.to_path_buf()).or_insert(false);
         }
-        self.known.elsewhere.insert(path, state);
+    }
+
+    /// Takes down what is elsewhere; last, since looking for more may still change modes and give them back.
+    fn watch(&mut self) -> io::Result<()> {
+        for path in std::mem::take(&mut self.elsewhere) {
+            let state = match reach(self.inside.root, &path) {
+                Ok((trail, name)) => State::of(trail.here(), &name, self.deadline)?,
+                Err(_) => None,
+            };
+            if state.is_some() {
+                self.known.covers.insert(path.clone(), true);
+            }
+            self.known.elsewhere.insert(path, state);
+        }
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
-//! Where a path leads within a directory, followed by hand: it must not lead out, and every link on the way counts.
+//! Where a path leads on the host, followed by hand, since every link on the way counts that lies in the directory.
 
-use crate::linux::tree::Trail;
+use crate::linux::tree::{Opened, Trail};
 use nix::errno::Errno;
 use nix::fcntl::readlinkat;
 use std::collections::VecDeque;
@@ -13,70 +13,93 @@ use std::path::{Component, Path, PathBuf};
 /// As many links as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// A path below a directory, followed to its end.
+/// A directory that the jail can write.
+#[derive(Clone, Copy)]
+pub(super) struct Inside<'a> {
+    pub(super) root: BorrowedFd<'a>,
+    /// Its real path.
+    pub(super) name: &'a Path,
+}
+
+/// A path followed to its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Followed {
-    /// The links on the way.
+    /// The links on the way that lie in the directory, by their paths below it.
     pub(super) links: Vec<PathBuf>,
-    /// What it leads to, which need not exist, and no part of which is a link. `None` if it leads out or in circles.
+    /// What it leads to, which need not exist, and no part of which is a link. `None` if it leads in circles.
     pub(super) target: Option<PathBuf>,
 }
 
-/// Follows `path` from `root` as the kernel would. `name` is what `root` is called in absolute paths.
-pub(super) fn follow(root: BorrowedFd, name: &Path, path: &Path) -> io::Result<Followed> {
-    let mut links = Vec::new();
-    let mut target = PathBuf::new();
-    let mut rest: VecDeque<OsString> = VecDeque::new();
-    let mut is_inside = prepend(&mut rest, &mut target, name, path);
-    while is_inside && let Some(part) = rest.pop_front() {
-        if part == ".." {
-            is_inside = target.pop();
-            continue;
-        }
-        let here = target.join(&part);
-        match read_link(root, &here)? {
-            Some(says) => {
-                is_inside = links.len() < MOST_LINKS && prepend(&mut rest, &mut target, name, &says);
-                links.push(here);
+impl<'a> Inside<'a> {
+    /// What an absolute path is called below the directory; `None` if it lies elsewhere.
+    pub(super) fn below(self, path: &Path) -> Option<&Path> {
+        path.strip_prefix(self.name).ok()
+    }
+
+    /// Follows an absolute path as the kernel would.
+    pub(super) fn follow(self, path: &Path) -> io::Result<Followed> {
+        let (mut links, mut count) = (Vec::new(), 0);
+        let mut target = PathBuf::from("/");
+        let mut rest: VecDeque<OsString> = VecDeque::new();
+        prepend(&mut rest, &mut target, path);
+        while let Some(part) = rest.pop_front() {
+            if part == ".." {
+                target.pop();
+                continue;
             }
-            None => target = here,
+            let here = target.join(&part);
+            let Some(says) = self.read_link(&here)? else {
+                target = here;
+                continue;
+            };
+            links.extend(self.below(&here).map(Path::to_path_buf));
+            count += 1;
+            if count > MOST_LINKS {
+                return Ok(Followed { links, target: None });
+            }
+            prepend(&mut rest, &mut target, &says);
+        }
+        Ok(Followed { links, target: Some(target) })
+    }
+
+    /// What the link at an absolute path says; `None` for anything else, also for nothing.
+    pub(super) fn read_link(self, path: &Path) -> io::Result<Option<PathBuf>> {
+        let read = || -> io::Result<PathBuf> {
+            match self.below(path).filter(|below| !below.as_os_str().is_empty()) {
+                Some(below) => {
+                    let (trail, name) = reach(self.root, below)?;
+                    Ok(readlinkat(trail.here(), name.as_c_str())?.into())
+                }
+                None => std::fs::read_link(path),
+            }
+        };
+        match read() {
+            Ok(says) => Ok(Some(says)),
+            Err(error) => match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
+                Errno::EINVAL
+                | Errno::ENOENT
+                | Errno::ENOTDIR
+                | Errno::EACCES
+                | Errno::EPERM
+                | Errno::ELOOP
+                | Errno::ENAMETOOLONG => Ok(None),
+                _ => Err(error),
+            },
         }
     }
-    Ok(Followed { links, target: Some(target).filter(|_| is_inside) })
 }
 
-/// Puts the parts of `path` before `rest`. An absolute one begins anew; `false` if it begins elsewhere.
-fn prepend(rest: &mut VecDeque<OsString>, from: &mut PathBuf, name: &Path, path: &Path) -> bool {
-    let below = match path.strip_prefix(name) {
-        Ok(below) => below,
-        Err(_) if path.is_absolute() => return false,
-        Err(_) => path,
-    };
+/// Puts the parts of `path` before `rest`. An absolute one begins anew.
+fn prepend(rest: &mut VecDeque<OsString>, from: &mut PathBuf, path: &Path) {
     if path.is_absolute() {
-        *from = PathBuf::new();
+        *from = PathBuf::from("/");
     }
-    for part in below.components().rev() {
+    for part in path.components().rev() {
         match part {
             Component::Normal(part) => rest.push_front(part.to_owned()),
             Component::ParentDir => rest.push_front("..".into()),
             _ => {}
         }
-    }
-    true
-}
-
-/// What the link at `path` says; `None` for anything else, also for nothing.
-fn read_link(root: BorrowedFd, path: &Path) -> io::Result<Option<PathBuf>> {
-    let read = || -> io::Result<OsString> {
-        let (trail, name) = reach(root, path)?;
-        Ok(readlinkat(trail.here(), name.as_c_str())?)
-    };
-    match read() {
-        Ok(says) => Ok(Some(says.into())),
-        Err(error) => match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
-            Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES => Ok(None),
-            _ => Err(error),
-        },
     }
 }
 
@@ -84,9 +107,18 @@ fn read_link(root: BorrowedFd, path: &Path) -> io::Result<Option<PathBuf>> {
 pub(super) fn reach(root: BorrowedFd, path: &Path) -> io::Result<(Trail, CString)> {
     let mut trail = Trail::new(root)?;
     for part in path.parent().into_iter().flat_map(Path::components) {
-        trail.enter(&plain(part.as_os_str())?)?;
+        trail.enter_ours(&plain(part.as_os_str())?)?;
     }
     Ok((trail, plain(path.file_name().unwrap_or_default())?))
+}
+
+/// The directory at `path`, and what gives modes back on the way there once it is no longer needed.
+pub(super) fn open_below(root: BorrowedFd, path: &Path) -> io::Result<(Opened, Option<Trail>)> {
+    if path.as_os_str().is_empty() {
+        return Ok((Opened::new(root, c".")?, None));
+    }
+    let (trail, name) = reach(root, path)?;
+    Ok((Opened::new(trail.here(), &name)?, Some(trail)))
 }
 
 pub(super) fn plain(name: &OsStr) -> io::Result<CString> {
@@ -101,25 +133,32 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn links_are_followed_within_and_not_beyond() {
-        let root = tempfile::tempdir().unwrap();
-        let name = root.path();
+    fn links_are_followed_within_and_beyond() {
+        let outer = tempfile::tempdir().unwrap();
+        let outer = outer.path().canonicalize().unwrap();
+        let name = outer.join("root");
         fs::create_dir_all(name.join("a/b")).unwrap();
         symlink("../c", name.join("a/up")).unwrap();
         symlink(name.join("a"), name.join("absolute")).unwrap();
-        symlink("/etc", name.join("out")).unwrap();
+        symlink("..", name.join("out")).unwrap();
         symlink("circle", name.join("circle")).unwrap();
-        let open = fs::File::open(name).unwrap();
-        let find = |path: &Path| follow(open.as_fd(), name, path).unwrap();
-        let target = |path: &str| find(Path::new(path)).target.map(|it| it.to_str().unwrap().to_owned());
-        assert_eq!(target("a/b/./x").as_deref(), Some("a/b/x"));
-        assert_eq!(target("a/../absent/x").as_deref(), Some("absent/x"));
-        assert_eq!(target("absolute/up/x").as_deref(), Some("c/x"));
-        assert_eq!(find(&name.join("a/b")).target.as_deref(), Some(Path::new("a/b")));
-        assert_eq!(find(Path::new("absolute/up")).links, [Path::new("absolute"), Path::new("a/up")]);
-        assert_eq!(find(Path::new("out/passwd")).links, [Path::new("out")]);
-        for path in ["..", "a/../../x", "/etc/passwd", "out", "out/passwd", "circle", "circle/x"] {
-            assert_eq!(target(path), None, "{path}");
-        }
+        symlink("root", outer.join("alias")).unwrap();
+        let open = fs::File::open(&name).unwrap();
+        let inside = Inside { root: open.as_fd(), name: &name };
+        let target = |path: &str| {
+            let target = inside.follow(&name.join(path)).unwrap().target?;
+            Some(target.strip_prefix(&outer).unwrap().to_str().unwrap().to_owned())
+        };
+        assert_eq!(target("a/b/./x").as_deref(), Some("root/a/b/x"));
+        assert_eq!(target("a/../absent/x").as_deref(), Some("root/absent/x"));
+        assert_eq!(target("absolute/up/x").as_deref(), Some("root/c/x"));
+        // Out and in again, by whatever name.
+        assert_eq!(target("../root/a/b").as_deref(), Some("root/a/b"));
+        assert_eq!(target("out/alias/a/b").as_deref(), Some("root/a/b"));
+        assert_eq!(target("out/x").as_deref(), Some("x"));
+        assert_eq!(target("circle/x"), None);
+        let links = |path: &Path| inside.follow(path).unwrap().links;
+        assert_eq!(links(&name.join("absolute/up")), [Path::new("absolute"), Path::new("a/up")]);
+        assert_eq!(links(&outer.join("alias/out/x")), [Path::new("out")]);
     }
 }

@@ -9,9 +9,11 @@ mod commit;
 mod config;
 mod cover;
 mod find;
+mod index;
 mod inside;
 mod names;
 mod put_aside;
+mod settings;
 
 use super::tree::{self, FileId};
 use super::view::{Entry, View};

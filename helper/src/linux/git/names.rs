@@ -1,7 +1,7 @@
 //! Which names those are.
 
 use super::{Time, changed};
-use crate::linux::tree::{Bounds, FileId, Kind, Step, Walk, kind_of, open_directory};
+use crate::linux::tree::{FileId, Kind, Listing, Opened, kind_of};
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::fstatat;
@@ -14,8 +14,9 @@ use std::time::Instant;
 /// `gitdir`), and whom git talks to.
 pub(super) const COVERED: [&CStr; 7] =
     [c"hooks", c"config", c"config.worktree", c"commondir", c"gitdir", c"remotes", c"branches"];
-/// The same, but work goes on there: the steps of a rebase that was interrupted, which can be commands.
-pub(super) const WATCHED: [&CStr; 1] = [c"rebase-merge"];
+/// The same, but work goes on there: the steps of what was interrupted, and the options that it goes on with. Both can be
+/// commands.
+pub(super) const WATCHED: [&CStr; 3] = [c"rebase-merge", c"rebase-apply", c"sequencer"];
 /// Directories of a repository that hold further ones.
 pub(super) const NESTING: [&CStr; 2] = [c"modules", WORKTREES];
 pub(super) const WORKTREES: &CStr = c"worktrees";
@@ -23,6 +24,8 @@ pub(super) const WORKTREES: &CStr = c"worktrees";
 pub(super) const HEAD: &CStr = c"HEAD";
 /// Directories that were put aside by earlier runs, in the work dir itself.
 pub(super) const QUARANTINE: &str = ".agentkit-quarantine";
+/// So many of them are protected from later runs. Each takes a mount, and a command can make any number by that name.
+const MOST_QUARANTINES: usize = 32;
 
 /// `.git`, however a file system that ignores case may spell it.
 pub(crate) fn is_git(name: &[u8]) -> bool {
@@ -30,7 +33,10 @@ pub(crate) fn is_git(name: &[u8]) -> bool {
 }
 
 pub(super) fn is_quarantine(name: &CStr) -> bool {
-    name.to_bytes().starts_with(QUARANTINE.as_bytes())
+    let Some(rest) = name.to_bytes().strip_prefix(QUARANTINE.as_bytes()) else { return false };
+    let number =
+        rest.strip_prefix(b"-").and_then(|number| str::from_utf8(number).ok()?.parse::<usize>().ok());
+    rest.is_empty() || number.is_some_and(|number| number < MOST_QUARANTINES)
 }
 
 /// Whether git takes a directory with a `HEAD` for a repository: a bare one, a submodule's, or what a worktree has of
@@ -52,31 +58,58 @@ pub(super) struct State {
 impl State {
     /// `None` if there is nothing by that name.
     pub(super) fn of(directory: BorrowedFd, name: &CStr, deadline: Instant) -> io::Result<Option<State>> {
-        let stat = match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        let stat = || fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        let mut before = match stat() {
             Ok(stat) => stat,
             Err(Errno::ENOENT) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let mut state = State { id: FileId::of(&stat), kind: kind_of(stat.st_mode), changed: changed(&stat) };
-        if state.kind == Kind::Directory {
-            // Where it cannot be opened, what is in it cannot be executed.
-            if let Ok(directory) = open_directory(directory, name) {
-                state.changed = state.changed.max(newest_in(directory.as_fd(), deadline)?);
+        let mut newest = Time::default();
+        if kind_of(before.st_mode) == Kind::Directory {
+            // Without being listed it can be executed from. If it can't be opened, it isn't ours, and then not the jail's.
+            if let Ok(opened) = Opened::new(directory, name) {
+                newest = newest_in(opened.as_fd(), deadline)?;
             }
+            // Opening it may have taken a change of its mode.
+            before = stat()?;
         }
-        Ok(Some(state))
+        let kind = kind_of(before.st_mode);
+        Ok(Some(State { id: FileId::of(&before), kind, changed: changed(&before).max(newest) }))
     }
 }
 
 fn newest_in(directory: BorrowedFd, deadline: Instant) -> io::Result<Time> {
-    let mut walk = Walk::new(directory, Bounds { depth: 0, ..Bounds::until(deadline) })?;
+    let mut listing = Listing::new(directory)?;
     let mut newest = Time::default();
-    while let Some(step) = walk.next()? {
-        if let Step::Entry(name, _) | Step::Directory(name) = step
-            && let Ok(stat) = fstatat(walk.here(), name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW)
-        {
+    while let Some((name, _)) = listing.next()? {
+        in_time(deadline)?;
+        if let Ok(stat) = fstatat(directory, name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
             newest = newest.max(changed(&stat));
         }
     }
     Ok(newest)
+}
+
+/// Fails once it is too late.
+pub(super) fn in_time(deadline: Instant) -> io::Result<()> {
+    if Instant::now() < deadline {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "there is more than the time there is allows to look at"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_names_are_taken_for_quarantines() {
+        for name in [c".agentkit-quarantine", c".agentkit-quarantine-1", c".agentkit-quarantine-31"] {
+            assert!(is_quarantine(name), "{name:?}");
+        }
+        for name in [c".agentkit-quarantine-32", c".agentkit-quarantine-", c".agentkit-quarantine-1-1", c"x"]
+        {
+            assert!(!is_quarantine(name), "{name:?}");
+        }
+    }
 }

@@ -1,21 +1,23 @@
 //! After the run: what it left under names that host programs act on is moved to where they don't look.
 
 use super::find::names_of;
-use super::inside::plain;
-use super::names::{COVERED, HEAD, NESTING, QUARANTINE, State, WATCHED, WORKTREES, is_git, is_repository};
+use super::index;
+use super::inside::{Inside, plain};
+use super::names::{COVERED, HEAD, QUARANTINE, State, WATCHED, WORKTREES, is_git, is_repository};
 use super::{Guard, Time, changed};
-use crate::linux::tree::{Bounds, FileId, Kind, Step, Trail, Walk, kind_of, open_directory};
+use crate::linux::tree::{Bounds, FileId, Kind, Listing, Opened, Step, Trail, Walk, kind_of, open_directory};
 use agentkit_protocol::{Bytes, Quarantined};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat2};
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, readlinkat, renameat2};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, fstat, fstatat, mkdirat};
+use nix::unistd::{AccessFlags, faccessat};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long it may take altogether.
@@ -23,8 +25,12 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// How much the report says, and how long one of its paths can be.
 const MOST_REPORTED: usize = 256;
 const LONGEST_PATH: usize = 4096;
-/// In what was moved, so that git takes no part of it for a repository.
-const DISARMED: &CStr = c"HEAD.quarantined";
+/// In what was moved, so that git takes no part of it for a repository. A number follows if there is one already.
+const DISARMED: &str = "HEAD.quarantined";
+/// How many names are tried for one thing.
+const MOST_TRIES: usize = 1000;
+/// A larger index is not read, but moved aside.
+const LARGEST_INDEX: u64 = 256 << 20;
 
 /// The list of what was moved, and how it begins.
 const README: &CStr = c"README";
@@ -55,18 +61,22 @@ impl Guard {
             count: 0,
             old: HashSet::new(),
             worktrees: HashSet::new(),
+            git: HashSet::new(),
             swept: Swept::default(),
         };
+        if !self.known.complete {
+            sweep.note(Path::new(""), Err(io::Error::other("too large to be searched before the start")));
+        }
         let open = |mode: Mode| fchmod(&self.directory, mode);
         let mode = fstat(&self.directory).map(|stat| Mode::from_bits_truncate(stat.st_mode));
         // The command may have closed the directory to us and everybody.
         let closed =
             mode.is_ok_and(|mode| !mode.contains(Mode::S_IRWXU) && open(mode | Mode::S_IRWXU).is_ok());
         for (path, state) in &self.known.elsewhere {
-            let result = sweep.path(path, state.as_ref());
+            let result = sweep.path(path, Some(state.as_ref()));
             sweep.note(path, result);
         }
-        let result = sweep.tree();
+        let result = sweep.tree_to_its_end();
         sweep.note(Path::new(""), result);
         if let (true, Ok(mode)) = (closed, mode) {
             let _ = open(mode);
@@ -85,6 +95,8 @@ struct Sweep<'a> {
     old: HashSet<FileId>,
     /// Directories of repositories that hold what each worktree has of its own.
     worktrees: HashSet<FileId>,
+    /// Directories in which there is nothing but git's own.
+    git: HashSet<FileId>,
     swept: Swept,
 }
 
@@ -120,6 +132,17 @@ impl Quarantine {
 }
 
 impl Sweep<'_> {
+    /// A run beside this one may move the directories that are being walked.
+    fn tree_to_its_end(&mut self) -> io::Result<()> {
+        loop {
+            match self.tree() {
+                // As the trail says that it cannot go back.
+                Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::Other => {}
+                result => return result,
+            }
+        }
+    }
+
     fn tree(&mut self) -> io::Result<()> {
         let mut walk = Walk::new(self.guard.directory.as_fd(), Bounds::until(self.deadline))?;
         while let Some(step) = walk.next()? {
@@ -130,6 +153,10 @@ impl Sweep<'_> {
                 Step::Entry(name, _) if name.as_c_str() == HEAD && is_repository(walk.here()) => {
                     (name, self.head(&walk))
                 }
+                Step::Entry(name, Kind::Link) if self.git.contains(&walk.trail().id()) => {
+                    let path = walk.trail().path_of(&name);
+                    (name.clone(), self.link(walk.here(), &name, &path))
+                }
                 Step::Directory(name) => {
                     let enters = self.directory(&walk, &name);
                     if !*enters.as_ref().unwrap_or(&true) {
@@ -137,8 +164,11 @@ impl Sweep<'_> {
                     }
                     (name, enters.map(drop))
                 }
-                // What we may not even open although the jail ran as we do, it could not open either.
-                Step::Closed(_, error) if error.kind() == io::ErrorKind::PermissionDenied => continue,
+                Step::Closed(name, error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    (name.clone(), closed(walk.here(), &name, error))
+                }
+                // Removed or exchanged by somebody else meanwhile.
+                Step::Closed(_, error) if is_gone(&error) => return Err(error),
                 Step::Closed(name, error) => (name, Err(error)),
                 _ => continue,
             };
@@ -152,11 +182,18 @@ impl Sweep<'_> {
     /// A `.git` that is no directory.
     fn git_link(&mut self, walk: &Walk, name: &CStr) -> io::Result<()> {
         let stat = fstatat(walk.here(), name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-        let known = self.guard.known.links.get(&FileId::of(&stat));
-        if known == Some(&changed(&stat)) || (known.is_none() && self.is_old(changed(&stat))) {
-            return Ok(());
+        let path = walk.trail().path_of(name);
+        match self.guard.known.links.get(&FileId::of(&stat)) {
+            Some(then) if *then == changed(&stat) => Ok(()),
+            None if self.is_old(changed(&stat)) => {
+                let absolute = self.guard.path.join(&path);
+                match self.inside().led_to(&absolute)? {
+                    Some(git) => self.executed_by(&git, absolute.parent().unwrap_or(&absolute)),
+                    None => Ok(()),
+                }
+            }
+            _ => self.move_aside(walk.here(), name, &path),
         }
-        self.move_aside(walk.here(), name, &walk.trail().path_of(name))
     }
 
     /// A repository by another name than `.git`, or the inside of one by that name. Without its `HEAD` it is none.
@@ -168,11 +205,14 @@ impl Sweep<'_> {
             return Ok(());
         }
         if self.guard.known.repositories.contains_key(&id) {
+            self.old.insert(id);
             return self.names(here, id, &path);
         }
         let head = fstatat(here, HEAD, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         if self.is_old(changed(&head)) && self.is_old(changed(&fstat(here)?)) {
             self.old.insert(id);
+            let git = self.guard.path.join(&path);
+            self.executed_by(&git, &git)?;
             return self.names(here, id, &path);
         }
         self.move_aside(here, HEAD, &walk.trail().path_of(HEAD))
@@ -181,33 +221,49 @@ impl Sweep<'_> {
     /// Whether a directory is to be entered.
     fn directory(&mut self, walk: &Walk, name: &CStr) -> io::Result<bool> {
         let here = walk.trail().id();
-        if self.guard.known.repositories.contains_key(&here) || self.old.contains(&here) {
-            if name == WORKTREES {
-                self.worktrees.insert(FileId::of(&fstatat(walk.here(), name, AtFlags::AT_SYMLINK_NOFOLLOW)?));
-            }
-            return Ok(NESTING.contains(&name));
-        }
+        let in_repository = self.guard.known.repositories.contains_key(&here) || self.old.contains(&here);
+        let in_git = in_repository || self.git.contains(&here);
         let at_top = walk.trail().depth() == 0;
         // Of a worktree, git minds if only a part is missing.
         let is_whole = is_git(name.to_bytes()) || self.worktrees.contains(&here);
-        if !is_whole && !at_top {
+        if !is_whole && !at_top && !in_git {
             return Ok(true);
         }
         let stat = fstatat(walk.here(), name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         let id = FileId::of(&stat);
+        if in_repository && name == WORKTREES {
+            self.worktrees.insert(id);
+        }
+        if in_git && !self.is_working_tree(walk.here(), name) {
+            self.git.insert(id);
+        }
         if !is_whole {
             let own = self.quarantine.as_ref().is_some_and(|own| own.name.as_c_str() == name);
             return Ok(!own && !self.guard.known.quarantines.contains_key(&id));
         }
         let known = self.guard.known.repositories.contains_key(&id);
         let path = walk.trail().path_of(name);
-        if !known && !self.is_old(changed(&stat)) {
+        // To enter it may have taken a change of its mode, when the walk was begun before.
+        if !known && !self.old.contains(&id) && !self.is_old(changed(&stat)) {
             self.move_aside(walk.here(), name, &path)?;
             return Ok(false);
         }
-        self.old.insert(id);
-        self.names(open_directory(walk.here(), name)?.as_fd(), id, &path)?;
+        let is_first = self.old.insert(id);
+        if !known && is_first {
+            let git = self.guard.path.join(&path);
+            self.executed_by(&git, git.parent().unwrap_or(&git))?;
+        }
+        self.names(Opened::new(walk.here(), name)?.as_fd(), id, &path)?;
         Ok(true)
+    }
+
+    /// Whether a directory in a repository holds a project's files, as worktrees in a bare one do.
+    fn is_working_tree(&self, here: BorrowedFd, name: &CStr) -> bool {
+        let Ok(directory) = Opened::new(here, name) else { return false };
+        let link = fstatat(&directory, c".git", AtFlags::AT_SYMLINK_NOFOLLOW);
+        link.is_ok_and(|link| {
+            self.guard.known.links.contains_key(&FileId::of(&link)) || self.is_old(changed(&link))
+        })
     }
 
     /// The names in a repository that was there before.
@@ -225,11 +281,72 @@ impl Sweep<'_> {
                 self.move_aside(repository, name, &from)?;
             }
         }
+        self.files(repository, path)
+    }
+
+    /// What else is in a repository: links, and indexes.
+    fn files(&mut self, repository: BorrowedFd, path: &Path) -> io::Result<()> {
+        let mut listing = Listing::new(repository)?;
+        let mut found = Vec::new();
+        while let Some((name, kind)) = listing.next()? {
+            let is_index = name.as_c_str() == c"index" || name.to_bytes().starts_with(b"sharedindex.");
+            if kind == Kind::Link || is_index {
+                found.push((name, kind));
+            }
+        }
+        for (name, kind) in found {
+            let from = path.join(OsStr::from_bytes(name.to_bytes()));
+            match kind {
+                Kind::Link => self.link(repository, &name, &from)?,
+                _ => self.index(repository, &name, &from)?,
+            }
+        }
         Ok(())
     }
 
-    /// A path that git executes something from.
-    fn path(&mut self, path: &Path, then: Option<&State>) -> io::Result<()> {
+    /// A link in a repository: git writes through it, whatever it leads to. Of its own it only makes such as name a branch.
+    fn link(&mut self, here: BorrowedFd, name: &CStr, from: &Path) -> io::Result<()> {
+        let stat = fstatat(here, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        let says = readlinkat(here, name)?;
+        let is_branch =
+            says.as_bytes().starts_with(b"refs/") && !says.as_bytes().windows(2).any(|it| it == b"..");
+        if is_branch || self.is_old(changed(&stat)) {
+            return Ok(());
+        }
+        self.move_aside(here, name, from)
+    }
+
+    fn index(&mut self, here: BorrowedFd, name: &CStr, from: &Path) -> io::Result<()> {
+        let stat = fstatat(here, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        if self.is_old(changed(&stat)) {
+            return Ok(());
+        }
+        let git = self.guard.path.join(from.parent().unwrap_or(from));
+        let long = self.inside().has_long_hashes(&git)?;
+        // What cannot be read now could be later.
+        let read = if kind_of(stat.st_mode) == Kind::File { read(here, name) } else { Ok(Vec::new()) };
+        if read.is_ok_and(|index| !index::is_dangerous(&index, long)) {
+            return Ok(());
+        }
+        self.move_aside(here, name, from)
+    }
+
+    /// What a repository executes from elsewhere that was not found before the start. `git` and `tree` are absolute.
+    fn executed_by(&mut self, git: &Path, tree: &Path) -> io::Result<()> {
+        for path in self.inside().executed_by(git, tree, self.deadline)? {
+            if !self.guard.known.elsewhere.contains_key(&path) {
+                self.path(&path, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn inside(&self) -> Inside<'_> {
+        Inside { root: self.guard.directory.as_fd(), name: &self.guard.path }
+    }
+
+    /// A path that git executes something from, and what was there before: nothing, or [`None`] if nobody had looked.
+    fn path(&mut self, path: &Path, then: Option<Option<&State>>) -> io::Result<()> {
         let mut trail = Trail::new(self.guard.directory.as_fd())?;
         for part in path.parent().into_iter().flat_map(Path::components) {
             let name = plain(part.as_os_str())?;
@@ -237,17 +354,16 @@ impl Sweep<'_> {
                 return Ok(());
             };
             match kind_of(stat.st_mode) {
-                Kind::Directory => trail.enter(&name)?,
+                Kind::Directory => trail.enter_ours(&name)?,
                 // There was none on this way before.
                 Kind::Link => return self.move_aside(trail.here(), &name, &trail.path_of(&name)),
                 _ => return Ok(()),
             }
         }
         let name = plain(path.file_name().unwrap_or_default())?;
-        match State::of(trail.here(), &name, self.deadline)? {
-            Some(now) if then != Some(&now) => self.move_aside(trail.here(), &name, path),
-            _ => Ok(()),
-        }
+        let Some(now) = State::of(trail.here(), &name, self.deadline)? else { return Ok(()) };
+        let same = then.map_or_else(|| self.is_old(now.changed), |then| then == Some(&now));
+        if same { Ok(()) } else { self.move_aside(trail.here(), &name, path) }
     }
 
     fn is_old(&self, time: Time) -> bool {
@@ -255,38 +371,46 @@ impl Sweep<'_> {
     }
 
     fn move_aside(&mut self, here: BorrowedFd, name: &CStr, from: &Path) -> io::Result<()> {
-        let count = self.count;
+        self.count += 1;
         let plain_name = name.to_bytes().strip_prefix(b".").unwrap_or(name.to_bytes());
-        let to = |start: &str| CString::new([format!("{start}{count}-").as_bytes(), plain_name].concat());
-        let aside = to("")?;
-        let deadline = self.deadline;
-        let quarantine = self.quarantine()?;
-        let target = quarantine.directory.as_fd();
-        let kept = match rename(here, name, target, &aside) {
-            // On another file system it can only stay where it is, by another name.
-            Err(Errno::EXDEV) => {
-                let aside = to(".agentkit-quarantined-")?;
-                rename(here, name, here, &aside)?;
-                disarm(here, &aside, deadline)?;
-                from.with_file_name(OsStr::from_bytes(aside.to_bytes()))
-            }
-            result => {
-                result?;
-                disarm(target, &aside, deadline)?;
-                let place = Path::new(OsStr::from_bytes(quarantine.name.to_bytes()));
-                place.join(OsStr::from_bytes(aside.to_bytes()))
+        // A longer one has no room for more.
+        let plain_name = &plain_name[..plain_name.len().min(100)];
+        let aside = CString::new([format!("{}-", self.count - 1).as_bytes(), plain_name].concat())?;
+        let (parent, aside, kept) = match self.to_quarantine(here, name, &aside) {
+            Ok((parent, kept)) => (Some(parent), aside, kept),
+            // On another file system, or without room for a directory, it can only stay where it is, by another name.
+            Err(_) => {
+                let aside =
+                    rename_in_place(here, name, &[b".agentkit-quarantined-", aside.to_bytes()].concat())?;
+                let kept = from.with_file_name(OsStr::from_bytes(aside.to_bytes()));
+                (None, aside, kept)
             }
         };
-        // In quotes, with everything odd escaped: one line each, whatever the names are.
-        quarantine.note(&format!("{from:?} -> {kept:?}\n"));
-        self.count += 1;
+        if let Some(quarantine) = &mut self.quarantine {
+            // In quotes, with everything odd escaped: one line each, whatever the names are.
+            quarantine.note(&format!("{from:?} -> {kept:?}\n"));
+        }
         if self.count <= MOST_REPORTED {
             let [from, to] = [from, &kept].map(|path| shortened(&self.guard.path.join(path)));
             self.swept.quarantined.push(Quarantined { from, to });
         } else if self.count == MOST_REPORTED + 1 {
             self.note(from, Err(io::Error::other("moved aside like everything after it, but not listed")));
         }
-        Ok(())
+        disarm(parent.as_ref().map_or(here, AsFd::as_fd), &aside, self.deadline)
+    }
+
+    /// Moves it there; with the directory that it is in then, and its path.
+    fn to_quarantine(
+        &mut self,
+        here: BorrowedFd,
+        name: &CStr,
+        aside: &CStr,
+    ) -> io::Result<(OwnedFd, PathBuf)> {
+        let quarantine = self.quarantine()?;
+        rename(here, name, quarantine.directory.as_fd(), aside)?;
+        let place = Path::new(OsStr::from_bytes(quarantine.name.to_bytes()));
+        let path = place.join(OsStr::from_bytes(aside.to_bytes()));
+        Ok((quarantine.directory.try_clone()?, path))
     }
 
     /// A directory that only its owner can enter. It is always a new one: the command may have made one by that name.
@@ -351,16 +475,58 @@ fn writing(directory: BorrowedFd, act: impl Fn() -> nix::Result<()>) -> nix::Res
     }
 }
 
+/// Renames to the first of a few names that is free; which one that was.
+fn rename_in_place(here: BorrowedFd, name: &CStr, wanted: &[u8]) -> io::Result<CString> {
+    for number in 0..MOST_TRIES {
+        let tail = if number == 0 { String::new() } else { format!("-{number}") };
+        let free = CString::new([wanted, tail.as_bytes()].concat())?;
+        match rename(here, name, here, &free) {
+            Err(Errno::EEXIST) => {}
+            result => return Ok(result.map(|()| free)?),
+        }
+    }
+    Err(Errno::EEXIST.into())
+}
+
 /// Where whoever looks at it works in it, git would take what was moved for a bare repository.
 fn disarm(parent: BorrowedFd, name: &CStr, deadline: Instant) -> io::Result<()> {
-    let Ok(directory) = open_directory(parent, name) else { return Ok(()) };
+    let stat = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+    if kind_of(stat.st_mode) != Kind::Directory {
+        return Ok(());
+    }
+    let directory = Opened::new(parent, name)?;
     let mut walk = Walk::new(directory.as_fd(), Bounds::until(deadline))?;
+    let mut all = Ok(());
     while let Some(step) = walk.next()? {
         if let Step::Entry(head, _) = step
             && head.to_bytes().eq_ignore_ascii_case(HEAD.to_bytes())
         {
-            rename(walk.here(), &head, walk.here(), DISARMED)?;
+            all = all.and(rename_in_place(walk.here(), &head, DISARMED.as_bytes()).map(drop));
         }
     }
-    Ok(())
+    all
+}
+
+/// A directory of somebody else's that cannot be looked through: whether the command could have made something in it.
+fn closed(here: BorrowedFd, name: &CStr, error: io::Error) -> io::Result<()> {
+    match faccessat(here, name, AccessFlags::W_OK | AccessFlags::X_OK, AtFlags::AT_EACCESS) {
+        Ok(()) => Err(error),
+        Err(_) => Ok(()),
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        || error.raw_os_error() == Some(Errno::ELOOP as i32)
+}
+
+fn read(here: BorrowedFd, name: &CStr) -> io::Result<Vec<u8>> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let file = File::from(openat(here, name, flags, Mode::empty())?);
+    if file.metadata()?.len() > LARGEST_INDEX {
+        return Err(Errno::EFBIG.into());
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST_INDEX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

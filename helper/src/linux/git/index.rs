@@ -1,0 +1,183 @@
+//! What an index would have git write. Git checks a path when it gets into an index, but not when it reads one, and then
+//! writes wherever it leads: into `.git` too, and out of the working tree.
+
+/// Whether an index, or a part of one, would have something written where nothing of a project belongs, or can't be read.
+/// `long` for the longer kind of hash. The format is described in gitformat-index(5).
+pub(crate) fn is_dangerous(index: &[u8], long: bool) -> bool {
+    read(index, long).is_none()
+}
+
+/// `None` if it must not be used.
+fn read(index: &[u8], long: bool) -> Option<()> {
+    let head = index.strip_prefix(b"DIRC")?;
+    let format = Format { version: number(head)?, hash: if long { 32 } else { 20 } };
+    // Even with a table of offsets for many readers, no index holds more than that many entries in all.
+    let mut most = index.len() / SMALLEST;
+    format.entries(index, 12, number(&head[4..])?, &mut most)?;
+    for table in tables(index) {
+        for block in table.chunks_exact(8) {
+            format.entries(index, number(block)? as usize, number(&block[4..])?, &mut most)?;
+        }
+    }
+    Some(())
+}
+
+/// What takes the least room: an entry's numbers, hash and flags, and the end of its name.
+const SMALLEST: usize = 63 / 2;
+
+struct Format {
+    version: u32,
+    hash: usize,
+}
+
+impl Format {
+    /// Reads so many entries from an offset. `None` if one is dangerous or cannot be read.
+    fn entries(&self, index: &[u8], offset: usize, count: u32, most: &mut usize) -> Option<()> {
+        let mut at = offset;
+        let mut name = Vec::new();
+        for _ in 0..count {
+            *most = most.checked_sub(1)?;
+            at += self.entry(index.get(at..)?, &mut name)?;
+            if !is_harmless(&name) {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// How long the entry is; `name` is the one before and becomes its own.
+    fn entry(&self, entry: &[u8], name: &mut Vec<u8>) -> Option<usize> {
+        const EXTENDED: u16 = 0x4000;
+        const LENGTH: u16 = 0xfff;
+        let flags = 40 + self.hash;
+        let value = u16::from_be_bytes(entry.get(flags..flags + 2)?.try_into().ok()?);
+        let start = flags + if value & EXTENDED == 0 { 2 } else { 4 };
+        let rest = entry.get(start..)?;
+        let (kept, coded) = match self.version {
+            2 | 3 => (0, 0),
+            4 => {
+                let (dropped, coded) = varint(rest)?;
+                (name.len().checked_sub(dropped)?, coded)
+            }
+            _ => return None,
+        };
+        let rest = &rest[coded..];
+        let length = match value & LENGTH {
+            LENGTH => rest.iter().position(|byte| *byte == 0)?,
+            length => usize::from(length).checked_sub(kept)?,
+        };
+        name.truncate(kept);
+        name.extend_from_slice(rest.get(..length)?);
+        let whole = start + coded + length;
+        Some(if self.version == 4 { whole + 1 } else { (whole + 8) & !7 })
+    }
+}
+
+/// How many bytes of the name before are dropped, and how many bytes say so.
+fn varint(bytes: &[u8]) -> Option<(usize, usize)> {
+    let mut value = 0_usize;
+    for (at, byte) in bytes.iter().enumerate().take(8) {
+        value = (value << 7) + usize::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            return Some((value, at + 1));
+        }
+        value += 1;
+    }
+    None
+}
+
+/// The tables of where else entries begin, wherever something could be taken for one: what says where they are is as
+/// little to be trusted as they.
+fn tables(index: &[u8]) -> impl Iterator<Item = &[u8]> {
+    const NAME: &[u8] = b"IEOT";
+    let places = index.windows(NAME.len()).enumerate().filter(|(_, name)| *name == NAME);
+    places.filter_map(|(at, _)| {
+        let rest = &index[at + NAME.len()..];
+        let table = rest.get(4..)?.get(..number(rest)? as usize)?;
+        table.strip_prefix(&1_u32.to_be_bytes())
+    })
+}
+
+fn number(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(..4)?.try_into().ok()?))
+}
+
+/// Whether a name stays in the working tree and out of any repository. A split index has empty ones, a sparse one those
+/// of directories.
+fn is_harmless(name: &[u8]) -> bool {
+    let bad = [&b".git"[..], b"git~1", b".", b".."];
+    let parts = || name.split(|byte| matches!(byte, b'/' | 0));
+    !name.starts_with(b"/") && !parts().any(|part| bad.iter().any(|bad| part.eq_ignore_ascii_case(bad)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// An index in versions 2 and 4.
+    fn indexes(names: &[&str], hash: usize) -> [Vec<u8>; 2] {
+        [2_u32, 4].map(|version| {
+            let mut index =
+                [&b"DIRC"[..], &version.to_be_bytes(), &(names.len() as u32).to_be_bytes()].concat();
+            let mut before = String::new();
+            for name in names {
+                let start = index.len();
+                index.extend(vec![0; 40 + hash]);
+                index.extend((name.len() as u16).to_be_bytes());
+                if version == 4 {
+                    let common = name.bytes().zip(before.bytes()).take_while(|(a, b)| a == b).count();
+                    index.push((before.len() - common) as u8);
+                    index.extend(&name.as_bytes()[common..]);
+                    index.push(0);
+                } else {
+                    index.extend(name.as_bytes());
+                    let length = index.len() - start;
+                    index.resize(start + ((length + 8) & !7), 0);
+                }
+                before = (*name).to_owned();
+            }
+            index.extend(vec![7; hash]);
+            index
+        })
+    }
+
+    #[test]
+    fn names_in_a_repository_or_beyond_the_tree_are_dangerous() {
+        for (hash, long) in [(20, false), (32, true)] {
+            let is_dangerous_with = |name: &str| {
+                indexes(&[".gitignore", ".gitx", name, "z"], hash).map(|index| is_dangerous(&index, long))
+            };
+            for name in ["a", ".github/x", "a/.gitmodules", "..a", "git~10", "a/"] {
+                assert_eq!(is_dangerous_with(name), [false; 2], "{name}");
+            }
+            for name in
+                [".git/hooks/x", "a/.GIT/config", "../x", "/etc/x", "a/../../b", "git~1/config", ".git"]
+            {
+                assert_eq!(is_dangerous_with(name), [true; 2], "{name}");
+            }
+        }
+        assert!(is_dangerous(b"", false));
+    }
+
+    #[test]
+    fn entries_that_only_a_table_leads_to_are_read() {
+        for (index, evil) in indexes(&["a", "b"], 20).into_iter().zip(indexes(&[".git/x"], 20)) {
+            let mut index = index;
+            let offset = index.len() as u32;
+            index.extend(&evil[12..]);
+            index.extend([&b"IEOT"[..], &12_u32.to_be_bytes(), &1_u32.to_be_bytes()].concat());
+            assert!(!is_dangerous(&index, false));
+            index.extend([offset.to_be_bytes(), 1_u32.to_be_bytes()].concat());
+            assert!(is_dangerous(&index, false));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..300), version in 2_u32..5) {
+            is_dangerous(&bytes, false);
+            is_dangerous(&[&b"DIRC"[..], &version.to_be_bytes(), &9_u32.to_be_bytes(), &bytes].concat(), true);
+        }
+    }
+}
