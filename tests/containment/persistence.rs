@@ -6,8 +6,9 @@ use crate::attacks;
 use crate::jail::who::Who;
 use crate::scene::{Scene, bites};
 use crate::support::Stop;
-use agentkit_protocol::{Bytes, Commit, Committed, WorkDir};
+use agentkit_protocol::{Access, Bytes, Commit, Committed, Rule, WorkDir};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 attacks![
     a_hook,
@@ -56,6 +57,7 @@ attacks![
     a_new_repository_in_a_worktree_in_a_bare_repository,
     an_index_that_names_a_hook,
     a_new_repository_after_one_that_cannot_be_disarmed,
+    a_new_repository_in_a_directory_of_another_owner,
 ];
 
 /// What the host's git is kept from and told, so that only the scene decides.
@@ -399,4 +401,27 @@ fn a_new_repository_after_one_that_cannot_be_disarmed(who: Who) -> Result<(), St
     let attack = "for n in git HEAD; do mkdir -p .git/worktrees/$n; touch .git/worktrees/$n/HEAD .git/worktrees/$n/HEAD.quarantined; done;\n\
                   repository a; hook a/.git";
     executes(who, "", attack, &format!("cd a && {COMMIT}"))
+}
+
+/// Whose it is root asks for by a rule, and the way to the work dir shows nothing of others.
+fn a_new_repository_in_a_directory_of_another_owner(who: Who) -> Result<(), Stop> {
+    who.must_be_root("give a directory to somebody else")?;
+    let scene = Scene::new(who)?;
+    let other = scene.path("work/other");
+    fs::create_dir(&other)?;
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o700))?;
+    std::os::unix::fs::lchown(&other, Some(12345), Some(12345))?;
+    let payload = "import subprocess\nanswer(str(subprocess.call(['git', 'init', '-q', 'other'])))";
+    let attack = scene.attack(payload).policy(|policy| {
+        let rule = Rule { path: Bytes::from(other.clone()), access: Access::Rw };
+        policy.rules.push(rule);
+        policy.limits.processes = 200;
+    });
+    let run = attack.jailed()?;
+    if run.answer()? != "0" {
+        return Err(Stop::Skip("there is no git".to_owned()));
+    }
+    assert!(!other.join(".git").exists(), "{run:?}");
+    assert!(run.ended()?.unchecked.is_empty(), "{run:?}");
+    Ok(())
 }

@@ -43,6 +43,8 @@ struct Guard {
     directory: OwnedFd,
     /// Keeps what is mounted below it in its place.
     _mount: Option<OwnedFd>,
+    /// Directories in it that have guards of their own.
+    apart: Vec<FileId>,
     /// Whatever the jail changes is changed at this time or later.
     began: Time,
     known: Known,
@@ -57,10 +59,13 @@ impl Guards {
     pub(crate) fn new(view: &mut View) -> Result<Self> {
         let mut guards: Vec<Guard> = Vec::new();
         for (path, id, mount) in view.entries.iter_mut().filter_map(Entry::guarded) {
-            // What lies in another one is looked at with it.
-            if !guards.last().is_some_and(|above| path.starts_with(&above.path)) {
-                guards.push(Guard::new(path, id, mount)?);
+            let mut above = guards.iter_mut().filter(|above| path.starts_with(&above.path)).peekable();
+            // What lies in another one is looked at with it, unless root has a way of its own for each owner.
+            if above.peek().is_some() && mount.is_none() {
+                continue;
             }
+            above.for_each(|above| above.apart.push(FileId { device: id.0, inode: id.1 }));
+            guards.push(Guard::new(path, id, mount)?);
         }
         Ok(Guards(guards))
     }
@@ -72,7 +77,8 @@ impl Guards {
 
     /// Moves aside what is new or was changed. The jail must be dead.
     pub(crate) fn sweep(&self) -> Swept {
-        self.0.iter().fold(Swept::default(), |mut all, guard| {
+        // Those within others first, since they reach more.
+        self.0.iter().rev().fold(Swept::default(), |mut all, guard| {
             let Swept { quarantined, unchecked } = guard.sweep();
             all.quarantined.extend(quarantined);
             all.unchecked.extend(unchecked);
@@ -101,7 +107,7 @@ impl Guard {
         let known =
             Known::find(directory.as_fd(), path).context(STEP, format_args!("look through {path:?}"))?;
         let began = (now.tv_sec(), now.tv_nsec());
-        Ok(Guard { path: path.to_path_buf(), directory, _mount: mount, began, known })
+        Ok(Guard { path: path.to_path_buf(), directory, _mount: mount, apart: Vec::new(), began, known })
     }
 }
 

@@ -65,7 +65,12 @@ impl Guard {
             swept: Swept::default(),
         };
         if !self.known.complete {
-            sweep.note(Path::new(""), Err(io::Error::other("too large to be searched before the start")));
+            sweep.note(
+                Path::new(""),
+                Err(io::Error::other(
+                    "too large to be searched before the start, so not every repository in it was read-only",
+                )),
+            );
         }
         let open = |mode: Mode| fchmod(&self.directory, mode);
         let mode = fstat(&self.directory).map(|stat| Mode::from_bits_truncate(stat.st_mode));
@@ -226,11 +231,14 @@ impl Sweep<'_> {
         let at_top = walk.trail().depth() == 0;
         // Of a worktree, git minds if only a part is missing.
         let is_whole = is_git(name.to_bytes()) || self.worktrees.contains(&here);
-        if !is_whole && !at_top && !in_git {
+        if !is_whole && !at_top && !in_git && self.guard.apart.is_empty() {
             return Ok(true);
         }
         let stat = fstatat(walk.here(), name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         let id = FileId::of(&stat);
+        if self.guard.apart.contains(&id) {
+            return Ok(false);
+        }
         if in_repository && name == WORKTREES {
             self.worktrees.insert(id);
         }
