@@ -203,7 +203,7 @@ mod tests {
             asked.workdir = WorkDir::Bind("/srv".into());
             asked.rules = vec![agentkit_protocol::Rule { path: "/srv".into(), access }];
             let state = ReadBack { workdir_read_only, ..confirmed() };
-            derive(&state, &validate::plan(asked).unwrap()).controls[&Control::DiskLimited].clone()
+            derive(&state, &validate::plan(asked).unwrap(), false).controls[&Control::DiskLimited].clone()
         };
         assert_eq!(level(Access::Ro, true), Level::Full);
         // Of a file system that is read-only, a part that is mounted in it can be writable.

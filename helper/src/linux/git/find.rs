@@ -170,7 +170,8 @@ impl<'a> Search<'a> {
         }
         let holds_none = |name: &CStr| [&COVERED[..], &WATCHED, &DATA].iter().any(|all| all.contains(&name));
         let takes_long = depth > DEEPEST || NOT_SEARCHED.contains(&name);
-        Ok(!(self.is_brief && takes_long) && !(is_known && holds_none(name)))
+        let is_left_out = (self.is_brief && takes_long) || (is_known && holds_none(name));
+        Ok(!is_left_out)
     }
 
     /// Something called `.git`: a repository, or what leads to one, as worktrees and submodules have it.

@@ -384,7 +384,7 @@ impl Sweep<'_> {
         // A longer one has no room for more.
         let plain_name = &plain_name[..plain_name.len().min(100)];
         let aside = CString::new([format!("{}-", self.count - 1).as_bytes(), plain_name].concat())?;
-        let (parent, aside, kept) = match self.to_quarantine(here, name, &aside) {
+        let (parent, aside, kept) = match self.put_away(here, name, &aside) {
             Ok((parent, kept)) => (Some(parent), aside, kept),
             // On another file system, or without room for a directory, it can only stay where it is, by another name.
             Err(_) => {
@@ -408,12 +408,7 @@ impl Sweep<'_> {
     }
 
     /// Moves it there; with the directory that it is in then, and its path.
-    fn to_quarantine(
-        &mut self,
-        here: BorrowedFd,
-        name: &CStr,
-        aside: &CStr,
-    ) -> io::Result<(OwnedFd, PathBuf)> {
+    fn put_away(&mut self, here: BorrowedFd, name: &CStr, aside: &CStr) -> io::Result<(OwnedFd, PathBuf)> {
         let quarantine = self.quarantine()?;
         rename(here, name, quarantine.directory.as_fd(), aside)?;
         let place = Path::new(OsStr::from_bytes(quarantine.name.to_bytes()));
