@@ -121,11 +121,15 @@ fn plants_in_a_race(who: Who, swap: &str, change: &str) -> Result<(), Stop> {
             "import threading\n\
              os.mkdir('directory'); pair = [fd, os.open('directory', os.O_RDONLY)]; both = os.dup(fd)\n\
              def exchange(a, b): call('renameat2', HERE, a, HERE, b, 2)\n\
+             done = False; sys.setswitchinterval(1e-5)\n\
              def swaps():\n\
-             \x20   for number in range(6000): {swap}\n\
+             \x20   number = 0\n\
+             \x20   while not done: {swap}; number += 1\n\
              thread = threading.Thread(target=swaps); thread.start()\n\
-             outcomes = set()\n\
-             while thread.is_alive(): outcomes.add(attempt(lambda: {change}))\n\
+             outcomes = set(); end = time.monotonic() + 2\n\
+             while time.monotonic() < end and not os.fstat(fd).st_mode & stat.S_ISGID:\n\
+             \x20   outcomes.add(attempt(lambda: {change}))\n\
+             done = True; thread.join()\n\
              if os.path.isdir('planted'): exchange(b'planted', b'directory')\n\
              print(outcomes); answer('raced')"
         ),
