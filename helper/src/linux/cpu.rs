@@ -4,27 +4,42 @@ use super::usage::Process;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// What every process was last seen to have used. A process that nobody waits for takes its processor time with it (a
-/// parent that ignores SIGCHLD is enough), so the sum over those that live would forget it.
+/// What every process was last seen to have used. A process that nobody waits for takes its processor time with it, and
+/// that of all it has waited for (a parent that ignores SIGCHLD is enough), so the sum over those that live would forget
+/// it.
 #[derive(Default)]
 pub(crate) struct Ledger {
     /// By pid and start.
-    living: HashMap<(u32, u64), Duration>,
-    ended: Duration,
+    living: HashMap<(u32, u64), Time>,
+    lost: Duration,
+}
+
+/// Of one process.
+#[derive(Clone, Copy)]
+struct Time {
+    own: Duration,
+    /// Of the children that it has waited for, and of those that they had waited for.
+    childrens: Duration,
 }
 
 impl Ledger {
     /// Takes one look, and returns the least that the tree can have used: what a process did between the last look and
     /// its end counts only if somebody waited for it.
     pub(crate) fn update(&mut self, processes: &[Process]) -> Duration {
+        let time = |process: &Process| Time { own: process.cpu, childrens: process.childrens_cpu };
         let living: HashMap<_, _> =
-            processes.iter().map(|process| ((process.pid, process.started), process.cpu)).collect();
+            processes.iter().map(|process| ((process.pid, process.started), time(process))).collect();
+        // Those that are new had no children before.
+        let handed_on = living.iter().filter_map(|(process, time)| {
+            Some(time.childrens.saturating_sub(self.living.get(process)?.childrens))
+        });
+        let handed_on: Duration = handed_on.sum();
         let ended = self.living.iter().filter(|(process, _)| !living.contains_key(process));
-        self.ended += ended.map(|(_, cpu)| *cpu).sum::<Duration>();
+        let ended: Duration = ended.map(|(_, time)| time.own + time.childrens).sum();
+        // Whoever waited for one of them has it all, sooner or later by way of others.
+        self.lost += ended.saturating_sub(handed_on);
         self.living = living;
-        let own: Duration = processes.iter().map(|process| process.cpu).sum();
-        let childrens: Duration = processes.iter().map(|process| process.childrens_cpu).sum();
-        own + childrens.max(self.ended)
+        self.lost + self.living.values().map(|time| time.own + time.childrens).sum::<Duration>()
     }
 }
 
@@ -46,6 +61,15 @@ mod tests {
         // The same pid again is somebody else.
         assert_eq!(ledger.update(&[parent.clone(), process(2, 9, 10, 0)]), Duration::from_millis(85));
         assert_eq!(ledger.update(&[parent]), Duration::from_millis(85));
+    }
+
+    #[test]
+    fn what_was_waited_for_is_not_lost_with_who_waited() {
+        let mut ledger = Ledger::default();
+        let parent = process(1, 1, 5, 0);
+        assert_eq!(ledger.update(&[parent.clone(), process(2, 2, 10, 60)]), Duration::from_millis(75));
+        assert_eq!(ledger.update(&[parent.clone(), process(3, 3, 10, 20)]), Duration::from_millis(105));
+        assert_eq!(ledger.update(&[process(1, 1, 5, 35)]), Duration::from_millis(110));
     }
 
     #[test]
