@@ -16,9 +16,12 @@ const STEP: &str = "sockets";
 const EMPTY: u64 = 2 << 10;
 /// A message of one byte costs the kernel this much.
 const SMALLEST_MESSAGE: u64 = 768;
+/// So many datagrams wait at a socket at most: one more than `net.unix.max_dgram_qlen`, which no jail can change.
+const DATAGRAMS: u64 = 11;
 /// Values of linux/sock_diag.h, linux/unix_diag.h and linux/inet_diag.h.
 const BY_FAMILY: u16 = 20;
-const SHOW_PEER_QUEUES_AND_MEMORY: u32 = 0x04 | 0x10 | 0x20;
+const SHOW_NAME_PEER_QUEUES_AND_MEMORY: u32 = 0x01 | 0x04 | 0x10 | 0x20;
+const UNIX_NAME: u16 = 0;
 const UNIX_PEER: u16 = 2;
 const UNIX_QUEUES: u16 = 4;
 const UNIX_MEMORY: u16 = 5;
@@ -115,7 +118,7 @@ fn parse_sockstat(text: &str) -> Option<u64> {
 
 /// `struct unix_diag_req`: every state, every inode.
 fn unix_request() -> Vec<u8> {
-    let words = [u32::MAX, 0, SHOW_PEER_QUEUES_AND_MEMORY, u32::MAX, u32::MAX];
+    let words = [u32::MAX, 0, SHOW_NAME_PEER_QUEUES_AND_MEMORY, u32::MAX, u32::MAX];
     [libc::AF_UNIX as u8, 0, 0, 0]
         .into_iter()
         .chain(words.iter().flat_map(|word| word.to_ne_bytes()))
@@ -166,13 +169,22 @@ fn take_messages(mut bytes: &[u8], take: &mut impl FnMut(&[u8])) -> io::Result<b
 
 /// What a unix socket has sent and nobody has read. What a closed one has sent is charged to nobody, but waits at its
 /// peer, where only the bytes show: in the worst case each is a message of its own.
+///
+/// Of datagrams only the first one shows, and who has sent them can be closed, or be another than the peer of now. So
+/// they count with the most that there can be: from many where anybody can send, since it has a name, and else from one.
 fn unix_memory(answer: &[u8], largest_buffer: u64) -> u64 {
     let attributes = answer.get(UNIX_ANSWER..).unwrap_or_default();
     let sent = attribute(attributes, UNIX_MEMORY).map_or(0, memory_of);
     let waiting = attribute(attributes, UNIX_QUEUES).and_then(|value| number(value, 0)).unwrap_or(0);
     let peer_is_gone = attribute(attributes, UNIX_PEER).and_then(|value| number(value, 0)) == Some(0);
     let orphaned = if peer_is_gone { (u64::from(waiting) * SMALLEST_MESSAGE).min(largest_buffer) } else { 0 };
-    EMPTY + sent + orphaned
+    let has_name = attribute(attributes, UNIX_NAME).is_some();
+    let unseen = match answer.get(1).map(|kind| i32::from(*kind)) {
+        Some(libc::SOCK_DGRAM) if has_name => DATAGRAMS * largest_buffer,
+        Some(libc::SOCK_DGRAM) => largest_buffer,
+        _ => orphaned,
+    };
+    EMPTY + sent + unseen
 }
 
 fn inet_memory(answer: &[u8]) -> u64 {
@@ -247,6 +259,16 @@ mod tests {
         assert_eq!(unix_memory(&answer(7), 1 << 20), EMPTY);
         assert_eq!(unix_memory(&answer(0), 1 << 20), EMPTY + 10 * SMALLEST_MESSAGE);
         assert_eq!(unix_memory(&answer(0), 1 << 10), EMPTY + 1024);
+    }
+
+    #[test]
+    fn datagrams_count_as_the_most_there_can_be() {
+        let mut answer = vec![0; UNIX_ANSWER];
+        answer[1] = libc::SOCK_DGRAM as u8;
+        assert_eq!(unix_memory(&answer, 1 << 20), EMPTY + (1 << 20));
+        answer.extend([6_u16, UNIX_NAME].iter().flat_map(|half| half.to_ne_bytes()));
+        answer.extend(*b"\0x\0\0");
+        assert_eq!(unix_memory(&answer, 1 << 20), EMPTY + (11 << 20));
     }
 
     proptest! {
