@@ -144,6 +144,7 @@ fn errno(name: &str) -> u32 {
     // The numbers are the same on every Linux architecture that the jail runs on.
     match name {
         "EPERM" => 1,
+        "EINVAL" => 22,
         "ENOSYS" => 38,
         "EPROTONOSUPPORT" => 93,
         "EOPNOTSUPP" => 95,

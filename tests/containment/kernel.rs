@@ -18,6 +18,9 @@ calls! {
     directory_notification: "call('fcntl', 0, 1026, 1)" => "EPERM";
     lease: "call('fcntl', 0, 1024, 0)" => "EPERM";
     vmsplice: "call('vmsplice', -1, None, 0, 0)" => "ENOSYS";
+    splice: "call('splice', -1, None, -1, None, 1, 0)" => "EINVAL";
+    tee: "call('tee', -1, -1, 1, 0)" => "EINVAL";
+    sendfile: "call('sendfile', -1, -1, None, 1)" => "EINVAL";
     huge_pages: "call('mmap', None, 1 << 21, 3, 0x40022, -1, 0)" => "EPERM";
     setxattr: "call('setxattr', b'/nonexistent', b'user.x', b'', 0, 0)" => "ENOTSUP";
     clone3: "call('clone3', None, 0)" => "ENOSYS";

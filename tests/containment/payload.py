@@ -17,6 +17,7 @@ NUMBERS = dict(
     linkat=(265, 37), request_key=(249, 218), semget=(64, 190), setns=(308, 268), setrlimit=(160, 164), settimeofday=(164, 170), shmget=(29, 194),
     socket=(41, 198), swapon=(167, 224), syslog=(103, 116), umount2=(166, 39), unshare=(272, 97),
     userfaultfd=(323, 282), pidfd_send_signal=(424, 424), io_uring_setup=(425, 425), io_setup=(206, 0), inotify_init1=(294, 26), vmsplice=(278, 75),
+    splice=(275, 76), tee=(276, 77), sendfile=(40, 71),
     setxattr=(188, 5), fcntl=(72, 25), mmap=(9, 222), open_tree=(428, 428),
     move_mount=(429, 429), fsopen=(430, 430), pidfd_open=(434, 434), clone3=(435, 435), openat2=(437, 437),
     pidfd_getfd=(438, 438), process_madvise=(440, 440), mount_setattr=(442, 442), memfd_secret=(447, 447),
