@@ -2,7 +2,8 @@
 
 use super::shared::Shared;
 use super::sockets::Sockets;
-use super::usage::{self, Details, Process};
+use super::usage::{self, Details, FRESH, Process};
+use super::vfork;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -12,17 +13,32 @@ const MAKE_SURE: Duration = Duration::from_millis(100);
 
 /// What is remembered between two looks, so that a look at processes that do nothing costs little.
 pub(crate) struct Memory {
-    details: HashMap<u32, (Process, Details)>,
+    details: HashMap<u32, Known>,
     shared: Shared,
     sockets: Option<Sockets>,
     /// What was in their queues, and who could have filled them, at the last look.
     queued: u64,
     before: Vec<Process>,
+    asked: Instant,
+}
+
+/// One process as it was when its details were read.
+struct Known {
+    process: Process,
+    details: Details,
+    read: Instant,
 }
 
 impl Memory {
     pub(crate) fn new(sockets: Option<Sockets>) -> Self {
-        Memory { details: HashMap::new(), shared: Shared::default(), sockets, queued: 0, before: Vec::new() }
+        Memory {
+            details: HashMap::new(),
+            shared: Shared::default(),
+            sockets,
+            queued: 0,
+            before: Vec::new(),
+            asked: Instant::now(),
+        }
     }
 
     /// Lets go of the jail.
@@ -34,7 +50,8 @@ impl Memory {
     /// that stays within `limit`; before anything is killed for it they are counted properly, which takes longer.
     pub(crate) fn used(&mut self, proc: &OwnedFd, processes: &[Process], limit: u64) -> u64 {
         let resident = sum(processes.iter().map(|process| process.resident));
-        let (kernel, shared) = self.details(proc, processes);
+        self.read_details(proc, processes);
+        let (kernel, shared) = self.details(processes);
         let mut used = resident.saturating_add(kernel);
         used = used.saturating_add(self.queued(processes, limit.saturating_sub(used)));
         let untouched = sum(processes.iter().map(|process| process.mapped.saturating_sub(process.resident)));
@@ -46,32 +63,51 @@ impl Memory {
         used = used.saturating_add(self.shared.mappings());
         let hidden = self.shared.objects();
         let counted = used.saturating_add(hidden.saturating_sub(shared));
-        if counted <= limit || counted - resident > limit {
+        if counted <= limit {
             return counted;
         }
-        let (exact, shared) = proportional(proc, processes);
-        (used - resident).saturating_add(exact).saturating_add(hidden.saturating_sub(shared))
+        let processes = vfork::each_memory_once(proc, processes);
+        let (kernel, shared) = self.details(&processes);
+        let rest = kernel.saturating_add(self.queued).saturating_add(self.shared.mappings());
+        if rest.saturating_add(hidden.saturating_sub(shared)) > limit {
+            // Whatever the processes share.
+            return counted;
+        }
+        let (exact, shared) = proportional(proc, &processes);
+        rest.saturating_add(exact).saturating_add(hidden.saturating_sub(shared))
     }
 
-    /// What waits in the queues of sockets. As long as nobody has run, nobody has sent: a tick of processor time is enough
-    /// to see that somebody has.
+    /// What waits in the queues of sockets. As long as nobody has run, nobody has sent. Most who run show it by a tick of
+    /// processor time, but one can be so careful to come between two ticks.
     fn queued(&mut self, processes: &[Process], spare: u64) -> u64 {
-        if let Some(sockets) = self.sockets.as_mut().filter(|_| self.before != processes) {
+        let is_old = self.before != processes || self.asked.elapsed() >= FRESH;
+        if let Some(sockets) = self.sockets.as_mut().filter(|_| is_old) {
             self.queued = sockets.memory(spare);
             self.before = processes.to_vec();
+            self.asked = Instant::now();
         }
         self.queued
     }
 
-    /// What the kernel holds for the processes, and how much of their resident memory is shared memory.
-    fn details(&mut self, proc: &OwnedFd, processes: &[Process]) -> (u64, u64) {
+    /// Reads the details of processes that did something, and of each now and then.
+    fn read_details(&mut self, proc: &OwnedFd, processes: &[Process]) {
         let mut before = std::mem::take(&mut self.details);
         for process in processes {
-            let known = before.remove(&process.pid).filter(|(known, _)| known.holds_the_same(process));
-            let details = known.map(|(_, details)| details).or_else(|| usage::details(proc, process));
-            self.details.insert(process.pid, (process.clone(), details.unwrap_or_default()));
+            let is_fresh =
+                |known: &Known| known.process.holds_the_same(process) && known.read.elapsed() < FRESH;
+            let known = before.remove(&process.pid).filter(is_fresh).unwrap_or_else(|| Known {
+                process: process.clone(),
+                details: usage::details(proc, process).unwrap_or_default(),
+                read: Instant::now(),
+            });
+            self.details.insert(process.pid, known);
         }
-        let details = || self.details.values().map(|(_, details)| details);
+    }
+
+    /// What the kernel holds for these processes, and how much of their resident memory is shared memory.
+    fn details(&self, processes: &[Process]) -> (u64, u64) {
+        let details =
+            || processes.iter().filter_map(|process| Some(&self.details.get(&process.pid)?.details));
         let kernel = details().map(|details| details.tables.saturating_add(details.swapped));
         (sum(kernel), sum(details().map(|details| details.shared)))
     }
@@ -82,9 +118,12 @@ impl Memory {
 fn proportional(proc: &OwnedFd, processes: &[Process]) -> (u64, u64) {
     let began = Instant::now();
     let counted = processes.iter().map(|process| {
-        let exact = (began.elapsed() < MAKE_SURE).then(|| usage::proportional(proc, process)).flatten();
-        // The jail's init is closed to everybody; it shares next to nothing.
-        exact.unwrap_or((process.resident, 0))
+        match (began.elapsed() < MAKE_SURE).then(|| usage::proportional(proc, process)) {
+            Some(Ok(exact)) => exact,
+            Some(Err(error)) if usage::is_gone(&error) => (0, 0),
+            // The jail's init is closed to everybody; it shares next to nothing.
+            Some(Err(_)) | None => (process.resident, 0),
+        }
     });
     counted.fold((0, 0), |(memory, shared), (more, more_shared)| {
         (memory.saturating_add(more), shared.saturating_add(more_shared))

@@ -41,6 +41,7 @@ mod sys;
 #[allow(dead_code, reason = "its users come with the next steps")]
 mod tree;
 mod usage;
+mod vfork;
 mod view;
 mod watch;
 mod workdir;

@@ -1,7 +1,7 @@
 //! Shared memory that no process holds: given back by all (`madvise`), or left over from one that ended, it is still
 //! there as long as anybody has it mapped, and in nobody's resident memory.
 
-use super::usage::{self, Process};
+use super::usage::{self, FRESH, Process};
 use super::{look, proc_files};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// What a mapping itself costs the kernel: about.
 const MAPPING: u64 = 256;
+/// The jail's init in its own `/proc`.
+const INIT: u32 = 1;
 /// How the kernel names objects of shared memory that are no files (a program can name its own, and cannot change how
 /// that begins).
 const NAMES: [&str; 4] = ["/dev/zero (deleted)", "[anon_shmem:", "/SYSV", "/memfd:"];
@@ -30,6 +32,7 @@ pub(crate) struct Shared {
 /// One process as it was when its mappings were read.
 struct Known {
     process: Process,
+    read: Instant,
     objects: Vec<(u64, u64)>,
     mappings: u64,
 }
@@ -46,18 +49,22 @@ impl Shared {
         });
         for at in 0..processes.len() {
             let process = &processes[(self.turn + at) % processes.len()];
-            if self.known.get(&process.pid).is_some_and(|known| known.process.holds_the_same(process)) {
+            let is_fresh =
+                |known: &Known| known.process.holds_the_same(process) && known.read.elapsed() < FRESH;
+            if self.known.get(&process.pid).is_some_and(is_fresh) {
                 continue;
             }
             if began.elapsed() > budget {
                 self.turn += at;
                 break;
             }
-            // The jail's init is closed to everybody; it shares nothing.
-            let Some(text) = usage::maps(proc, process) else { continue };
-            let objects = parse(&text).collect();
-            let mappings = text.lines().count() as u64;
-            self.known.insert(process.pid, Known { process: process.clone(), objects, mappings });
+            let (objects, mappings) = match usage::maps(proc, process) {
+                Ok(text) => (parse(&text).collect(), text.lines().count() as u64),
+                Err(error) if usage::is_gone(&error) => continue,
+                Err(_) => (closed(process), 0),
+            };
+            let read = Instant::now();
+            self.known.insert(process.pid, Known { process: process.clone(), read, objects, mappings });
         }
         self.add_up();
         self.look_again = Some(Instant::now() + look::rest_after(spent));
@@ -84,6 +91,12 @@ impl Shared {
     pub(crate) fn mappings(&self) -> u64 {
         self.mappings * MAPPING
     }
+}
+
+/// What may be in the mappings of a process that nobody may look into, since it runs a program that it cannot read: all
+/// that is mapped counts as one object. The jail's init is closed as well, but shares nothing.
+fn closed(process: &Process) -> Vec<(u64, u64)> {
+    if process.pid == INIT { Vec::new() } else { vec![(u64::MAX - u64::from(process.pid), process.mapped)] }
 }
 
 /// Objects in the text of `/proc/PID/maps`, see proc_pid_maps(5): inode, and up to where it is mapped.
@@ -124,9 +137,17 @@ mod tests {
         assert_eq!(parse(MAPS).collect::<Vec<_>>(), [(77, 0x10), (78, 0x00ff_0000 + 0x1000), (0, 0x1000)]);
     }
 
+    #[test]
+    fn a_closed_process_counts_with_all_its_mappings_unless_it_is_init() {
+        let process = |pid| Process { pid, mapped: 100, ..Process::default() };
+        let lengths = |pid| closed(&process(pid)).iter().map(|(_, end)| *end).sum::<u64>();
+        assert_eq!((lengths(INIT), lengths(7)), (0, 100));
+    }
+
     fn seen(shared: &mut Shared, objects: &[&[(u64, u64)]]) -> u64 {
         let known = objects.iter().zip(1..).map(|(objects, pid)| {
-            (pid, Known { process: Process::default(), objects: objects.to_vec(), mappings: 1 })
+            let (process, read) = (Process::default(), Instant::now());
+            (pid, Known { process, read, objects: objects.to_vec(), mappings: 1 })
         });
         shared.known = known.collect();
         shared.add_up();

@@ -7,6 +7,7 @@ use super::proc_files::{self, Stat};
 use super::{sys, tree};
 use nix::dir::Dir;
 use nix::fcntl::{OFlag, openat};
+use nix::libc;
 use nix::sys::stat::Mode;
 use nix::unistd::{SysconfVar, Whence, lseek, sysconf};
 use std::fs::File;
@@ -15,12 +16,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+/// How long what was read about a process may be taken for what is.
+pub(crate) const FRESH: Duration = Duration::from_millis(100);
+
 /// One process at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
     /// The thread that shows its memory: the first one, unless that has ended and others go on.
     pub(crate) thread: u32,
+    /// Whose child it is.
+    pub(crate) parent: u32,
     /// When it began; with the pid, which process it is.
     pub(crate) started: u64,
     /// Its threads.
@@ -38,9 +44,11 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Whether nothing can have been added since: it is the same process, with the same mappings and no fault more.
+    /// Whether it has hardly done anything since: it is the same process, with the same mappings and no fault more. The
+    /// kernel can touch pages for it without a fault, which takes processor time, and less than a tick does not show: so
+    /// this holds for [`FRESH`] at most.
     pub(crate) fn holds_the_same(&self, other: &Process) -> bool {
-        let state = |of: &Process| (of.thread, of.started, of.faults, of.mapped, of.resident);
+        let state = |of: &Process| (of.thread, of.started, of.faults, of.mapped, of.resident, of.cpu);
         state(self) == state(other)
     }
 }
@@ -68,15 +76,12 @@ pub(crate) fn processes(proc: &OwnedFd) -> io::Result<Vec<Process>> {
 
 /// A process is described by its first thread. If that has ended and others go on, it shows no memory: theirs does.
 fn process(proc: &OwnedFd, pid: u32) -> Option<Process> {
-    let first = Process { pid, thread: pid, ..parse_stat(&read(proc, &format!("{pid}/stat"))?)? };
+    let first = Process { pid, thread: pid, ..parse_stat(&read(proc, &format!("{pid}/stat")).ok()?)? };
     if first.resident > 0 || first.tasks < 2 {
         return Some(first);
     }
-    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-    let mut threads = Dir::openat(proc.as_fd(), format!("{pid}/task").as_str(), flags, Mode::empty()).ok()?;
-    let names = threads.iter().flatten().filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok());
-    let living = names.filter_map(|thread: u32| {
-        let stat = parse_stat(&read(proc, &format!("{pid}/task/{thread}/stat"))?)?;
+    let living = threads(proc, pid).into_iter().filter_map(|thread| {
+        let stat = parse_stat(&read(proc, &format!("{pid}/task/{thread}/stat")).ok()?)?;
         Some(Process { thread, mapped: stat.mapped, resident: stat.resident, ..first.clone() })
     });
     living.max_by_key(|thread| thread.resident).or(Some(first))
@@ -95,43 +100,58 @@ pub(crate) struct Details {
 
 /// From `/proc/PID/status`.
 pub(crate) fn details(proc: &OwnedFd, process: &Process) -> Option<Details> {
-    let text = read(proc, &format!("{}/task/{}/status", process.pid, process.thread))?;
+    let text = read(proc, &format!("{}/task/{}/status", process.pid, process.thread)).ok()?;
     let bytes = |name| proc_files::status_field(&text, name).and_then(parse_kilobytes).unwrap_or(0);
     Some(Details { tables: bytes("VmPTE"), swapped: bytes("VmSwap"), shared: bytes("RssShmem") })
 }
 
 /// Resident memory with pages that processes share divided among them (`Pss`, Linux 4.14), and how much of it is shared
 /// memory. The kernel walks every page table for it.
-pub(crate) fn proportional(proc: &OwnedFd, process: &Process) -> Option<(u64, u64)> {
+pub(crate) fn proportional(proc: &OwnedFd, process: &Process) -> io::Result<(u64, u64)> {
     let text = read(proc, &format!("{}/smaps_rollup", process.thread))?;
     let bytes = |name| proc_files::status_field(&text, name).and_then(parse_kilobytes);
-    Some((bytes("Pss")?, bytes("Pss_Shmem").unwrap_or(0)))
+    let all = bytes("Pss").ok_or(io::ErrorKind::InvalidData)?;
+    Ok((all, bytes("Pss_Shmem").unwrap_or(0)))
+}
+
+/// Whether this is how `/proc` says that a process has ended.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+/// The names of a process's threads.
+pub(crate) fn threads(proc: &OwnedFd, pid: u32) -> Vec<u32> {
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    let directory = Dir::openat(proc.as_fd(), format!("{pid}/task").as_str(), flags, Mode::empty());
+    let Ok(mut directory) = directory else { return Vec::new() };
+    let names = directory.iter().flatten().filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok());
+    names.collect()
 }
 
 /// The text of `/proc/PID/maps`. It comes in pieces, each less than a page, and only the end says that it is the end.
-pub(crate) fn maps(proc: &OwnedFd, process: &Process) -> Option<String> {
+pub(crate) fn maps(proc: &OwnedFd, process: &Process) -> io::Result<String> {
     let mut bytes = Vec::new();
     let mut file = open(proc, &format!("{}/task/{}/maps", process.pid, process.thread))?;
-    file.read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn read(proc: &OwnedFd, path: &str) -> Option<String> {
-    proc_files::read_all(open(proc, path)?).ok()
+pub(crate) fn read(proc: &OwnedFd, path: &str) -> io::Result<String> {
+    proc_files::read_all(open(proc, path)?)
 }
 
-fn open(proc: &OwnedFd, path: &str) -> Option<File> {
-    let file = openat(proc.as_fd(), path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
-    Some(File::from(file))
+fn open(proc: &OwnedFd, path: &str) -> io::Result<File> {
+    Ok(File::from(openat(proc.as_fd(), path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?))
 }
 
-/// By the numbers of proc_pid_stat(5): faults are 10 and 12, processor time in ticks 14 to 17, threads 20, the start 22,
+/// By the numbers of proc_pid_stat(5): the parent is 4, faults are 10 and 12, processor time in ticks 14 to 17, threads 20, the start 22,
 /// and memory 23 (bytes) and 24 (pages).
 fn parse_stat(text: &str) -> Option<Process> {
     let stat = Stat::parse(text)?;
     let sum = |first, second| Some(stat.number(first)?.saturating_add(stat.number(second)?));
     let ticks = |ticks: u64| Duration::from_millis(ticks.saturating_mul(1000) / UNITS.ticks);
     Some(Process {
+        parent: stat.number(4)?.try_into().ok()?,
         tasks: stat.number(20)?,
         faults: sum(10, 12)?,
         started: stat.number(22)?,
@@ -187,11 +207,12 @@ mod tests {
 
     #[test]
     fn a_hostile_name_does_not_shift_the_fields() {
-        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 7 18 19 4096 100 22 23";
+        let rest = "S 8 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 7 18 19 4096 100 22 23";
         let plain = parse_stat(&format!("12 (sh) {rest}")).unwrap();
         let hostile = parse_stat(&format!("12 (a) R 1 (b) ) {rest}")).unwrap();
         let ticks = |ticks: u64| Duration::from_millis(ticks * 1000 / UNITS.ticks);
         assert_eq!((plain.tasks, plain.faults, plain.started), (7, 7 + 9, 19));
+        assert_eq!(plain.parent, 8);
         assert_eq!((plain.mapped, plain.resident), (4096, 100 * UNITS.page));
         assert_eq!((plain.cpu, plain.childrens_cpu), (ticks(11 + 12), ticks(13 + 14)));
         assert_eq!(plain, hostile);
@@ -204,7 +225,7 @@ mod tests {
         let own = std::thread::spawn(|| {
             std::fs::write("/proc/thread-self/comm", b"\xff\xff").unwrap();
             let thread = std::fs::read_link("/proc/thread-self").unwrap();
-            parse_stat(&read(&own_proc(), &format!("{}/stat", thread.display()))?)
+            parse_stat(&read(&own_proc(), &format!("{}/stat", thread.display())).ok()?)
         });
         assert!(own.join().unwrap().is_some_and(|process| process.resident > 0));
     }
