@@ -1,7 +1,7 @@
 //! What a run adds to the file system of a work dir on the host. Only private directories have a size of their own.
 
 use super::tree::{Bounds, FileId, Step, Walk};
-use super::usage::Process;
+use super::usage::{self, Process};
 use nix::dir::Dir;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::libc;
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// How long one look may count files; the next look goes on from there.
 const SLICE: Duration = Duration::from_millis(10);
+/// How long the last look may: the caller waits.
+const LAST_SLICE: Duration = Duration::from_millis(100);
 /// After so many entries a count begins anew: the tree has changed meanwhile.
 const MOST_ENTRIES: u64 = 1 << 20;
 /// Files are dated by a clock that goes in steps of at most this.
@@ -31,6 +33,8 @@ pub(crate) struct Disk {
     count: Option<Count>,
     /// The most that its file system had less than before, whoever took it.
     pub(crate) peak_lost: u64,
+    /// Whether more was left than the run may add.
+    pub(crate) left_too_much: bool,
 }
 
 /// A count under way.
@@ -46,18 +50,14 @@ impl Disk {
     pub(crate) fn new(workdir: OwnedFd) -> Self {
         let now = clock_gettime(ClockId::CLOCK_REALTIME).map_or(Duration::ZERO, Duration::from);
         let (most_free, started) = (free(&workdir).unwrap_or(0), now.saturating_sub(CLOCK_STEP));
-        Disk { workdir, most_free, started, count: None, peak_lost: 0 }
+        Disk { workdir, most_free, started, count: None, peak_lost: 0, left_too_much: false }
     }
 
     /// Whether the run has added more than `limit` bytes: its file system has lost as much, which is cheap to see but may
     /// be the work of others, and files that changed since the start take as much, which is slow to count. What it hides
     /// from the count is taken for too much.
     pub(crate) fn is_over(&mut self, limit: u64, proc: &OwnedFd, processes: &[Process]) -> bool {
-        let free = free(&self.workdir).unwrap_or(self.most_free);
-        self.most_free = self.most_free.max(free);
-        let lost = self.most_free - free;
-        self.peak_lost = self.peak_lost.max(lost);
-        if lost <= limit {
+        if self.lost() <= limit {
             self.count = None;
             return false;
         }
@@ -65,14 +65,30 @@ impl Disk {
             // Not to be read any more, which is the run's own doing.
             return true;
         };
-        let deadline = Instant::now() + SLICE;
-        let mut unfinished = true;
-        while unfinished && count.bytes <= limit && Instant::now() < deadline {
-            unfinished = count.step(self.started);
-        }
+        let unfinished = count.go_on(self.started, limit, SLICE);
         let over = count.bytes > limit;
         self.count = unfinished.then_some(count);
         over
+    }
+
+    /// The last look, when all processes are dead: what a command adds fast, and then ends, no other look sees. A tree
+    /// that is too large for the time there is is taken for as small as it was seen.
+    pub(crate) fn end(&mut self, limit: u64) {
+        if self.lost() > limit
+            && let Some(mut count) = self.begin(&self.workdir, &[])
+        {
+            count.go_on(self.started, limit, LAST_SLICE);
+            self.left_too_much = count.bytes > limit;
+        }
+    }
+
+    /// How much less the file system has than it had.
+    fn lost(&mut self) -> u64 {
+        let free = free(&self.workdir).unwrap_or(self.most_free);
+        self.most_free = self.most_free.max(free);
+        let lost = self.most_free - free;
+        self.peak_lost = self.peak_lost.max(lost);
+        lost
     }
 
     /// Begins with files that have no name left, since processes close them at any time.
@@ -87,13 +103,26 @@ impl Disk {
         let walk = Walk::new(self.workdir.as_fd(), bounds).ok()?;
         let mut count = Count { walk, bytes: 0, linked: HashSet::new() };
         for process in processes {
-            count.add_open_files(proc, process);
+            // A thread can have descriptors of its own.
+            for thread in usage::threads(proc, process.pid) {
+                count.add_open_files(proc, &format!("{}/task/{thread}/fd", process.pid));
+            }
         }
         Some(count)
     }
 }
 
 impl Count {
+    /// Takes files until there are more bytes than `limit` or the time is over; false if it was all.
+    fn go_on(&mut self, since: Duration, limit: u64, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        let mut unfinished = true;
+        while unfinished && self.bytes <= limit && Instant::now() < deadline {
+            unfinished = self.step(since);
+        }
+        unfinished
+    }
+
     /// Takes one file; false after the last one.
     fn step(&mut self, since: Duration) -> bool {
         match self.walk.next() {
@@ -134,10 +163,9 @@ impl Count {
         }
     }
 
-    fn add_open_files(&mut self, proc: &OwnedFd, process: &Process) {
+    fn add_open_files(&mut self, proc: &OwnedFd, path: &str) {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-        let path = format!("{}/fd", process.pid);
-        let Ok(mut open) = Dir::openat(proc.as_fd(), path.as_str(), flags, Mode::empty()) else { return };
+        let Ok(mut open) = Dir::openat(proc.as_fd(), path, flags, Mode::empty()) else { return };
         let names: Vec<_> = open.iter().flatten().map(|entry| entry.file_name().to_owned()).collect();
         for name in names {
             let Ok(stat) = fstatat(&open, &*name, AtFlags::empty()) else { continue };

@@ -120,6 +120,13 @@ impl<'a> Looks<'a> {
         self.open = None;
     }
 
+    /// What is left on the host's disk, once everything is dead.
+    pub(crate) fn look_at_what_is_left(&mut self) {
+        if let Some(disk) = &mut self.disk {
+            disk.end(self.limits.disk);
+        }
+    }
+
     /// Their size is the kernel's business; that it was reached is worth knowing.
     fn look_at_private_directories(&mut self) {
         let Some(system) = self.open.as_ref().and_then(|(_, private)| fstatfs(private).ok()) else { return };
@@ -159,6 +166,13 @@ impl<'a> Looks<'a> {
         }
         if self.disk_was_full {
             let evidence = format!("no space or no file left at a limit of {} bytes", limits.disk);
+            list.push(reached(Limit::Disk, evidence));
+        }
+        if let Some(disk) = self.disk.as_ref().filter(|disk| disk.left_too_much && ended_by != EndedBy::Disk)
+        {
+            let (lost, limit) = (disk.peak_lost, limits.disk);
+            let evidence =
+                format!("at the end the work dir's file system had {lost} bytes less at a limit of {limit}");
             list.push(reached(Limit::Disk, evidence));
         }
         list

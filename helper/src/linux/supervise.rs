@@ -285,6 +285,9 @@ impl<'a> Supervisor<'a> {
             running.looks.end();
         }
         let (status, cpu) = sys::wait_with_usage(self.jail.pid).context(STEP, "wait for init")?;
+        if let Some(running) = &mut running {
+            running.looks.look_at_what_is_left();
+        }
         let ended_by = match (self.cause.take(), &running) {
             (Some(cause), _) => cause?,
             (None, Some(running)) if running.looks.kernels_kills() > 0 => EndedBy::Memory,
