@@ -6,9 +6,10 @@ use crate::jail::run::Run;
 use crate::jail::who::Who;
 use crate::scene::{Attack, Scene, bites};
 use crate::support::{Stop, processes};
-use agentkit_protocol::{Control, EndedBy, Limit, Limits};
+use agentkit_protocol::{Access, Bytes, Control, EndedBy, Limit, Limits, Rule};
 use nix::sys::statvfs::statvfs;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 attacks![
@@ -24,6 +25,10 @@ attacks![
     memory_in_shared_mappings_in_disguise,
     memory_that_only_the_kernel_sees,
     memory_in_page_tables,
+    memory_in_page_tables_that_grow_without_a_fault,
+    memory_in_shared_mappings_filled_by_children,
+    memory_in_datagrams_of_closed_sockets,
+    memory_in_a_program_that_nobody_can_read,
     memory_in_queues_of_sockets,
     memory_in_queues_of_closed_sockets,
     memory_in_connections_that_nobody_accepts,
@@ -33,9 +38,13 @@ attacks![
     disk_hog,
     disk_hog_that_reserves,
     disk_hog_of_files_without_a_name,
+    disk_hog_of_a_thread_with_its_own_descriptors,
+    disk_hog_that_has_ended,
     many_descriptors,
     processor_hog_that_ignores_the_signal,
     processor_hog_of_children_that_nobody_waits_for,
+    processor_hog_of_those_who_waited,
+    a_large_parent_that_spawns,
     sleeper,
     sleeper_that_is_stopped,
     raise_the_limits,
@@ -298,6 +307,79 @@ fn memory_in_page_tables(who: Who) -> Result<(), Stop> {
     )
 }
 
+/// Pages behind the end of a file need a place in the page tables before the kernel finds that they are not there, which
+/// is no fault then: here 65,536 places, of a page each.
+fn memory_in_page_tables_that_grow_without_a_fault(who: Who) -> Result<(), Stop> {
+    hoards(
+        who,
+        "import mmap\n\
+         libc.mmap.restype = ctypes.c_void_p; libc.write.argtypes = ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t\n\
+         file = os.open('empty', os.O_RDWR | os.O_CREAT); end = os.pipe()[1]; size = 64 << 40\n\
+         at = libc.mmap(None, ctypes.c_size_t(size), 1, mmap.MAP_PRIVATE | 0x4000, file, ctypes.c_long(0))\n\
+         time.sleep(0.1)\n\
+         for page in range(at, at + size, 1 << 30):\n\
+         \x20   assert libc.write(end, page, 1) == -1\n\
+         \x20   if page >> 30 & 511 == 0: time.sleep(0.01)",
+    )
+}
+
+/// Only children touch it, and they end at once.
+fn memory_in_shared_mappings_filled_by_children(who: Who) -> Result<(), Stop> {
+    hoards(
+        who,
+        "import mmap\n\
+         libc.mmap.restype = ctypes.c_void_p; size = 4 << 20; all = 64 * size\n\
+         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]\n\
+         at = libc.mmap(None, all, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, -1, 0)\n\
+         for piece in range(at, at + all, size):\n\
+         \x20   libc.mmap(piece, size, 3, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | 0x10, -1, 0)\n\
+         \x20   if os.fork() == 0: ctypes.memset(piece, 1, size); os._exit(0)\n\
+         \x20   os.wait(); time.sleep(0.003)\n\
+         time.sleep(0.3)",
+    )
+}
+
+/// Of datagrams the kernel tells only how long the first one is. Here that is nothing, and all senders are gone.
+fn memory_in_datagrams_of_closed_sockets(who: Who) -> Result<(), Stop> {
+    hoards_unseen(
+        who,
+        "import socket\n\
+         make = lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); held = []; sent = 0; size = 200000\n\
+         while sent < 4 * (64 << 20):\n\
+         \x20   held.append(make()); name = b'\\0%d-%d' % (os.getpid(), len(held)); held[-1].bind(name)\n\
+         \x20   for many in [0] + [size] * 9:\n\
+         \x20       with make() as sender: sender.sendto(bytes(many), name); sent += many\n\
+         \x20   time.sleep(0.003)\n\
+         time.sleep(0.2)",
+    )
+    .map(drop)
+}
+
+/// The kernel shows the mappings of a process to nobody who cannot read its program: here root's, for all others.
+fn memory_in_a_program_that_nobody_can_read(who: Who) -> Result<(), Stop> {
+    if Who::everybody().len() < 2 {
+        return Err(Stop::Skip("only root can make a program that its user cannot read".to_owned()));
+    }
+    let scene = Scene::new(who)?;
+    let program = scene.path("closed-python");
+    fs::copy(who.python()?, &program)?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o711))?;
+    let hoard = "import mmap, time\n\
+                 held = []\n\
+                 for _ in range(64):\n    \
+                     held.append(mmap.mmap(-1, 4 << 20)); held[-1].write(b'x' * (4 << 20))\n    \
+                     held[-1].madvise(mmap.MADV_DONTNEED); time.sleep(0.003)\n\
+                 open('survived', 'w')";
+    let payload =
+        format!("os.execve(arguments[0], ['python', '-c', {hoard:?}], {{'PYTHONHOME': sys.base_prefix}})");
+    let attack = scene.attack(&payload).knows(&program).policy(|policy| {
+        policy.limits = Limits { memory: MEMORY, ..Limits::default() };
+        policy.rules = vec![Rule { path: Bytes::from(program.clone()), access: Access::Ro }];
+    });
+    assert_eq!(survives(&scene, &attack)?.ended()?.ended_by, EndedBy::Memory);
+    Ok(())
+}
+
 /// What was sent and not read is in no process. Each of eight processes has more than its share.
 const SEND: &str = "import socket\n\
                     def fill(end, size=60000):\n\
@@ -473,6 +555,34 @@ fn disk_hog_of_files_without_a_name(who: Who) -> Result<(), Stop> {
     )
 }
 
+/// It never closes them, and shares them with nobody.
+fn disk_hog_of_a_thread_with_its_own_descriptors(who: Who) -> Result<(), Stop> {
+    fills(
+        who,
+        "import threading\n\
+         def hog():\n\
+         \x20   libc.unshare(0x400)\n\
+         \x20   for at in range(64):\n\
+         \x20       os.posix_fallocate(os.open('part', os.O_CREAT | os.O_WRONLY), 0, 1 << 20); os.unlink('part'); time.sleep(0.01)\n\
+         \x20   time.sleep(0.2)\n\
+         thread = threading.Thread(target=hog); thread.start(); thread.join()",
+    )
+}
+
+/// Too fast for any look: all that can be done is to say so.
+fn disk_hog_that_has_ended(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let payload = "for at in range(4): os.posix_fallocate(os.open(f'part-{at}', os.O_CREAT | os.O_WRONLY), 0, 8 << 20)\n\
+                   os._exit(0)";
+    let attack = scene.attack(payload).policy(|policy| policy.limits.disk = 16 << 20);
+    let outside = attack.bare()?;
+    bites(scene.path("work/part-3").exists(), &outside)?;
+    scene.clear()?;
+    let ended = attack.jailed()?.ended()?;
+    assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::Disk), "{ended:?}");
+    Ok(())
+}
+
 fn many_descriptors(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
     let payload = "held = []\nfor _ in range(300): attempt(lambda: held.append(os.open('/dev/null', 0)))\n\
@@ -529,6 +639,51 @@ fn processor_hog_of_children_that_nobody_waits_for(who: Who) -> Result<(), Stop>
     let ended = survives(&scene, &attack)?.ended()?;
     assert_eq!(ended.ended_by, EndedBy::Cpu, "{ended:?}");
     assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::Cpu), "{ended:?}");
+    Ok(())
+}
+
+/// Workers are too short to be seen, and who waited for them takes their time along.
+fn processor_hog_of_those_who_waited(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let attack = scene
+        .attack(
+            "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n\
+             for _ in range(12):\n\
+             \x20   child = os.fork()\n\
+             \x20   if child == 0:\n\
+             \x20       signal.signal(signal.SIGCHLD, signal.SIG_DFL)\n\
+             \x20       for _ in range(50):\n\
+             \x20           if os.fork() == 0:\n\
+             \x20               while time.process_time() < 0.006: pass\n\
+             \x20               os._exit(0)\n\
+             \x20           os.wait()\n\
+             \x20       os._exit(0)\n\
+             \x20   attempt(os.waitpid, child, 0)\n\
+             write('survived')",
+        )
+        .policy(|policy| policy.limits.cpu_seconds = 1);
+    let ended = survives(&scene, &attack)?.ended()?;
+    assert_eq!(ended.ended_by, EndedBy::Cpu, "{ended:?}");
+    Ok(())
+}
+
+/// No attack: who starts programs shows its memory twice until each of them runs. Only a kill for it would be wrong, and
+/// so would be to overlook what is really there twice.
+fn a_large_parent_that_spawns(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let limits = Limits { memory: 2 * MEMORY, ..Limits::default() };
+    let spawns = "held = bytearray(b'x') * (80 << 20)\n\
+                  for _ in range(200): os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)\n\
+                  answer('spawned')";
+    let honest = scene.attack(spawns).policy(|policy| policy.limits = limits.clone());
+    assert_eq!(honest.jailed()?.ended()?.ended_by, EndedBy::Exit(0));
+    // The child of fork(2) has memory of its own, if CLONE_VFORK makes its parent wait or not.
+    let doubles = "held = bytearray(b'x') * (80 << 20)\n\
+                   if call('clone', 0x4000 | signal.SIGCHLD, 0, 0, 0, 0) == 0:\n\
+                   \x20   held[::4096] = bytes(len(held) // 4096); time.sleep(1); os._exit(0)\n\
+                   os.wait(); write('survived')";
+    let attack = scene.attack(doubles).policy(|policy| policy.limits = limits);
+    assert_eq!(survives(&scene, &attack)?.ended()?.ended_by, EndedBy::Memory);
     Ok(())
 }
 

@@ -98,15 +98,16 @@ fn memory(state: &ReadBack, plan: &Plan) -> Level {
     let claim = format!(
         "the supervisor adds up every 10 ms what is resident, page tables, swapped pages, what sockets queue, and shared \
          memory up to where it was seen mapped; not {queues}shared memory that was unmapped but for a part between two \
-         looks, pipes (64 MiB for each user), and the kernel's own small objects; files in memory count toward disk. \
-         If it is required, a cgroup is made for it where the launcher may"
+         looks, pipes (64 MiB for each user), and the kernel's own small objects such as file locks; files in memory count \
+         toward disk. Whoever keeps a process's mappings locked can delay a look, and with it wall clock and signals, for \
+         seconds. If it is required, a cgroup is made for it where the launcher may"
     );
     Level::Polled(claim)
 }
 
 fn cpu() -> Level {
-    let claim = "each process by RLIMIT_CPU; the supervisor adds up the tree every 10 ms, without what a process used \
-                 after the last look at it if nobody waits for it; the wall clock bounds that";
+    let claim = "each process by RLIMIT_CPU; the supervisor adds up the tree every 10 ms, without what a process, and those it \
+                 waited for, used after the last look at it if nobody waits for it; the wall clock bounds that";
     Level::Polled(claim.to_owned())
 }
 
@@ -119,7 +120,8 @@ fn disk(state: &ReadBack, plan: &Plan) -> Level {
         WorkDir::Bind(_) if plan.workdir_read_only && state.workdir_read_only => Level::Full,
         WorkDir::Bind(_) => Level::Polled(
             "the private directories are bounded together by the kernel; in the work dir the supervisor looks every 10 ms at \
-             what its file system lost and counts what changed, without files that are left in mappings alone"
+             what its file system lost and counts what changed, with all that was in it before; without files that are left \
+             in mappings or messages alone, and what comes within the last look is only reported"
                 .to_owned(),
         ),
     }
