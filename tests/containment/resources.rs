@@ -26,7 +26,6 @@ attacks![
     memory_that_only_the_kernel_sees,
     memory_in_page_tables,
     memory_in_page_tables_that_grow_without_a_fault,
-    memory_in_shared_mappings_filled_by_children,
     memory_in_datagrams_of_closed_sockets,
     memory_in_a_program_that_nobody_can_read,
     memory_in_queues_of_sockets,
@@ -323,22 +322,6 @@ fn memory_in_page_tables_that_grow_without_a_fault(who: Who) -> Result<(), Stop>
     )
 }
 
-/// Only children touch it, and they end at once.
-fn memory_in_shared_mappings_filled_by_children(who: Who) -> Result<(), Stop> {
-    hoards(
-        who,
-        "import mmap\n\
-         libc.mmap.restype = ctypes.c_void_p; size = 4 << 20; all = 64 * size\n\
-         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]\n\
-         at = libc.mmap(None, all, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, -1, 0)\n\
-         for piece in range(at, at + all, size):\n\
-         \x20   libc.mmap(piece, size, 3, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | 0x10, -1, 0)\n\
-         \x20   if os.fork() == 0: ctypes.memset(piece, 1, size); os._exit(0)\n\
-         \x20   os.wait(); time.sleep(0.003)\n\
-         time.sleep(0.3)",
-    )
-}
-
 /// Of datagrams the kernel tells only how long the first one is. Here that is nothing, and all senders are gone.
 fn memory_in_datagrams_of_closed_sockets(who: Who) -> Result<(), Stop> {
     hoards_unseen(
@@ -555,13 +538,13 @@ fn disk_hog_of_files_without_a_name(who: Who) -> Result<(), Stop> {
     )
 }
 
-/// It never closes them, and shares them with nobody.
+/// By close_range(2), which makes a copy of them for the thread: the process's own list shows nothing.
 fn disk_hog_of_a_thread_with_its_own_descriptors(who: Who) -> Result<(), Stop> {
     fills(
         who,
         "import threading\n\
          def hog():\n\
-         \x20   libc.unshare(0x400)\n\
+         \x20   call_number(436, 1 << 20, 1 << 20, 2)\n\
          \x20   for at in range(64):\n\
          \x20       os.posix_fallocate(os.open('part', os.O_CREAT | os.O_WRONLY), 0, 1 << 20); os.unlink('part'); time.sleep(0.01)\n\
          \x20   time.sleep(0.2)\n\

@@ -206,6 +206,15 @@ mod tests {
     }
 
     #[test]
+    fn who_has_run_may_hold_more() {
+        let before = Process { pid: 7, started: 3, faults: 5, ..Process::default() };
+        assert!(before.holds_the_same(&before.clone()));
+        let ran = Process { cpu: Duration::from_millis(10), ..before.clone() };
+        let faulted = Process { faults: 6, ..before.clone() };
+        assert!(!before.holds_the_same(&ran) && !before.holds_the_same(&faulted));
+    }
+
+    #[test]
     fn a_hostile_name_does_not_shift_the_fields() {
         let rest = "S 8 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 7 18 19 4096 100 22 23";
         let plain = parse_stat(&format!("12 (sh) {rest}")).unwrap();
