@@ -20,8 +20,8 @@ Run one command in a jail. The policy comes on standard input, as JSON or as an 
   --help, --version
 
 Exit code: the command's own; 128+n if signal n killed it; 124 at the wall-clock limit; 125 if the jail failed or
-refused and nothing ran, if a commit failed, or in place of 0 if the command's output or the report could not be written
-(a reader that went away is no failure); 126 if the command cannot be executed; 127 if it was not found.
+refused and nothing ran, if it broke and everything in it was killed, if a commit failed, or in place of 0 if the
+command's output or the report could not be written (a reader that went away is no failure); 126 if the command cannot be executed; 127 if it was not found.
 
 HUP, INT, QUIT and TERM are passed on to the command, which has 2 seconds to end in its own way before everything is
 killed (128+n); a second signal kills at once. A terminal cannot suspend the helper: it would not watch any more.

@@ -15,6 +15,7 @@ mod cli;
 mod error;
 pub mod exit_code;
 mod input;
+mod patient;
 mod report;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a mechanism reads a plan"))]
 mod validate;

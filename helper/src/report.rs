@@ -1,25 +1,38 @@
 //! Sends the report and chooses the exit code.
 
 use crate::cli::Format;
+use crate::patient::Patient;
 use crate::{NAME, exit_code};
 use agentkit_protocol::{
     Capabilities, Changes, Committed, Ended, EndedBy, Event, FailureKind, Level, Limit, Quarantined, frame,
 };
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Where events go.
 pub(crate) enum Reporter {
-    /// Frames to a client.
+    /// Frames to a client. It hears what comes until it hangs up: it is bounded itself, and the first frame always fits.
     Client(File),
     /// Failures as one line on standard error and, where the caller wants it, every event as a line of JSON.
-    Script {
-        /// Where the lines go, until one could not be written: what follows half a line is none.
-        report: Option<File>,
-        /// Whether one could not.
-        is_lost: bool,
-    },
+    Script(Script),
+}
+
+/// See [`Reporter::Script`].
+pub(crate) struct Script {
+    /// Where the lines go, until one could not be written: what follows half a line is none.
+    report: Option<Report>,
+    /// Why one could not.
+    lost: Option<io::Error>,
+}
+
+enum Report {
+    /// Not looked at yet.
+    Callers(File),
+    /// A file is written at once.
+    File(File),
+    /// All else may have a reader that does not read.
+    Other(Patient),
 }
 
 impl Reporter {
@@ -30,7 +43,7 @@ impl Reporter {
 
     /// Messages on standard error and, if there is a `report`, lines to it.
     pub(crate) fn script(report: Option<File>) -> Self {
-        Reporter::Script { report, is_lost: false }
+        Reporter::Script(Script { report: report.map(Report::Callers), lost: None })
     }
 
     /// Messages on standard error alone.
@@ -38,25 +51,60 @@ impl Reporter {
         Reporter::script(None)
     }
 
-    /// Sends one event and returns the exit code that goes with it.
+    /// Sends one event and returns the exit code that goes with it. While the command runs, it waits for nobody.
     ///
     /// A caller that does not listen any more gets no report; that changes nothing about the run.
     pub(crate) fn send(&mut self, event: &Event) -> i32 {
-        let code = exit_code(event);
         match self {
             Reporter::Client(socket) => {
                 drop(send_frame(socket, event));
-                code
+                exit_code(event)
             }
-            Reporter::Script { report, is_lost } => {
-                complaints(event).iter().for_each(|message| complain(message));
-                let sent = report.as_mut().map_or(Ok(()), |report| send_line(report, event));
-                if let Err(error) = sent.or_else(unless_reader_is_gone) {
-                    complain(&format!("the report could not be written: {error}"));
-                    (*report, *is_lost) = (None, true);
-                }
-                if code == 0 && *is_lost { exit_code::FAILED } else { code }
-            }
+            Reporter::Script(script) => script.send(event),
+        }
+    }
+}
+
+impl Script {
+    fn send(&mut self, event: &Event) -> i32 {
+        let sent = self.send_line(event);
+        self.note(sent);
+        let code = exit_code(event);
+        if matches!(event, Event::Started(_)) {
+            return code;
+        }
+        if let Some(Report::Other(patient)) = &mut self.report {
+            let finished = patient.finish();
+            self.note(finished);
+        }
+        let mut messages = complaints(event);
+        messages.extend(self.lost.iter().map(|error| format!("the report could not be written: {error}")));
+        complain(&messages);
+        if code == 0 && self.lost.is_some() { exit_code::FAILED } else { code }
+    }
+
+    fn send_line(&mut self, event: &Event) -> io::Result<()> {
+        let Some(report) = self.report.take() else { return Ok(()) };
+        let mut line = serde_json::to_vec(event)?;
+        line.push(b'\n');
+        let mut report = match report {
+            Report::Callers(file) if file.metadata()?.is_file() => Report::File(file),
+            Report::Callers(file) => Report::Other(Patient::start(file)?),
+            known => known,
+        };
+        match &mut report {
+            Report::Callers(file) | Report::File(file) => file.write_all(&line)?,
+            Report::Other(patient) => patient.write(line),
+        }
+        self.report = Some(report);
+        Ok(())
+    }
+
+    /// After an error there is no report any more.
+    fn note(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.report = None;
+            self.lost = unless_reader_is_gone(error).err();
         }
     }
 }
@@ -71,12 +119,6 @@ fn unless_reader_is_gone(error: io::Error) -> io::Result<()> {
 
 fn send_frame(socket: &mut File, event: &Event) -> io::Result<()> {
     socket.write_all(&frame::encode(event).map_err(io::Error::other)?)
-}
-
-fn send_line(report: &mut File, event: &Event) -> io::Result<()> {
-    let mut line = serde_json::to_vec(event)?;
-    line.push(b'\n');
-    report.write_all(&line)
 }
 
 /// What a person at a shell has to be told: why nothing ran, that a limit ended it, that its changes or its output did
@@ -112,10 +154,22 @@ fn loss(ended: &Ended) -> Option<String> {
     reached.map(|reached| reached.evidence.clone())
 }
 
-/// One line, whatever the policy put into the message.
-fn complain(message: &str) {
-    let line: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    drop(writeln!(io::stderr(), "{NAME}: {line}"));
+/// One line each, whatever the policy put into the message. Nothing runs any more, and nobody waits long.
+fn complain(messages: &[String]) {
+    if messages.is_empty() {
+        return;
+    }
+    let plain = |message: &String| message.replace(char::is_control, " ");
+    let text: String = messages.iter().map(|message| format!("{NAME}: {}\n", plain(message))).collect();
+    let stderr = io::stderr().as_fd().try_clone_to_owned().map(File::from);
+    match stderr.and_then(Patient::start) {
+        Ok(mut patient) => {
+            patient.write(text.into_bytes());
+            drop(patient.finish());
+        }
+        // Where no thread can be had, a person wants to know it all the more.
+        Err(_) => drop(io::stderr().write_all(text.as_bytes())),
+    }
 }
 
 fn exit_code(event: &Event) -> i32 {
@@ -161,7 +215,7 @@ pub(crate) fn print_capabilities(capabilities: &Capabilities, format: Format) ->
     };
     match printed.or_else(unless_reader_is_gone) {
         Err(error) => {
-            complain(&format!("the answer could not be written: {error}"));
+            complain(&[format!("the answer could not be written: {error}")]);
             exit_code::FAILED
         }
         Ok(()) if capabilities.mechanism.is_some() => 0,

@@ -14,6 +14,9 @@ const LARGEST_LIMIT: u64 = 1 << 62;
 /// A longer wall clock is a mistake in the unit.
 const LONGEST_WALL_MS: u64 = 30 * 24 * 3600 * 1000;
 
+/// Each takes a descriptor, and so many fit in one message.
+pub(crate) const MOST_WATCHED_PATHS: usize = 16;
+
 /// A policy that does not contradict itself, in the types that the launch needs.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -163,6 +166,12 @@ fn watched_paths(watch: &Watch) -> Result<Vec<PathBuf>> {
         }
         paths.push(path);
     }
+    if paths.len() > MOST_WATCHED_PATHS {
+        return Err(policy(format_args!(
+            "watch.paths has {} paths; it can have {MOST_WATCHED_PATHS}",
+            paths.len()
+        )));
+    }
     Ok(paths)
 }
 
@@ -261,6 +270,11 @@ mod tests {
             refusal(|p| p.watch.paths = vec![Bytes::from("/a/b"), Bytes::from("/a/b/c")])
                 .contains("overlaps")
         );
+        let many = |count| (0..count).map(|at| Bytes::from(format!("/a/{at}"))).collect();
+        assert!(refusal(|p| p.watch.paths = many(17)).contains("watch.paths has 17 paths; it can have 16"));
+        let mut asked = Policy::new(["true"]);
+        asked.watch.paths = many(16);
+        assert_eq!(plan(asked).unwrap().watched_paths.len(), MOST_WATCHED_PATHS);
         assert!(refusal(|p| p.watch.tcp_ports = vec![80, 80]).contains("tcp_ports"));
         assert!(refusal(|p| p.watch.tcp_ports = vec![0]).contains("tcp_ports"));
     }

@@ -3,20 +3,27 @@
 use super::judge::text;
 use crate::jail::desk::{Desk, json};
 use crate::jail::stage::helper;
-use crate::support::Stop;
+use crate::support::{Stop, eventually};
 use crate::tests;
 use agentkit_protocol::{Event, Policy};
+use nix::fcntl::{FcntlArg, fcntl};
 use std::fs;
+use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 tests![
     output_to_a_full_device,
     output_over_the_callers_file_size_limit,
     a_report_to_a_full_device,
     an_answer_to_a_full_device,
-    output_to_a_reader_that_has_seen_enough
+    output_to_a_reader_that_has_seen_enough,
+    a_report_that_nobody_reads,
+    messages_that_nobody_reads,
+    a_supervisor_that_cannot_go_on
 ];
 
 const FULL: &str = "No space left on device";
@@ -105,6 +112,100 @@ fn output_to_a_reader_that_has_seen_enough() -> Result<(), Stop> {
         let mut command = Command::new(helper());
         let output = command.stdin(fs::File::open(desk.path("policy"))?).stdout(stdout).output()?;
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+    }
+    Ok(())
+}
+
+/// What `script` ends with, where the report goes to a pipe that is full and that nobody reads, or the messages do.
+fn unread(desk: &Desk, stuck: &str, policy: &Policy) -> Result<Output, Stop> {
+    let (reader, mut writer) = std::io::pipe()?;
+    let room = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(4096)).map_err(std::io::Error::from)?;
+    writer.write_all(&vec![b'x'; usize::try_from(room).unwrap_or(4096)])?;
+    fs::write(desk.path("policy"), json(policy)?)?;
+    let report = desk.path("report").display().to_string();
+    let script = match stuck {
+        "report" => "\"$0\" --report-fd 3 3>&0 <\"$1\"".to_owned(),
+        _ => format!("\"$0\" --report-fd 3 3>'{report}' 2>&0 <\"$1\""),
+    };
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "20", "sh", "-c", &script]).arg(helper()).arg(desk.path("policy"));
+    let output = command.stdin(OwnedFd::from(writer)).output()?;
+    drop(reader);
+    Ok(output)
+}
+
+/// The limits are looked at by whom nobody may hold up.
+fn a_report_that_nobody_reads() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let output = unread(&desk, "report", &desk.tracer())?;
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), desk.ran()), (Some(125), true), "{output:?}");
+    assert_eq!(said, line("the report could not be written: nothing was read for 2 s"));
+
+    let mut hog = desk.policy("exec head -c 1 /dev/zero | sh -c 'sleep 0.1; x=$(head -c 200000000 /dev/zero | tr \"\\0\" x); sleep 20'");
+    hog.limits.memory = 64 << 20;
+    let output = unread(&desk, "report", &hog)?;
+    assert_eq!(output.status.code(), Some(137), "{output:?}");
+    assert!(text(&output.stderr).contains("at a memory limit of"), "{output:?}");
+
+    let mut late = desk.policy("exec sleep 25");
+    late.limits.wall_ms = 300;
+    let output = unread(&desk, "report", &late)?;
+    assert_eq!(output.status.code(), Some(124), "{output:?}");
+    Ok(())
+}
+
+fn messages_that_nobody_reads() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let mut policy = desk.policy("exec sleep 25");
+    policy.limits.wall_ms = 300;
+    let output = unread(&desk, "messages", &policy)?;
+    assert_eq!(output.status.code(), Some(124), "{output:?}");
+    // It came first.
+    assert!(fs::read_to_string(desk.path("report"))?.contains("{\"ended\":{\"ended_by\":\"wall_clock\""));
+    Ok(())
+}
+
+/// Leaves a repository, and that it ran.
+const PLANTS: &str =
+    "mkdir -p new/.git/hooks; echo x > new/.git/hooks/post-checkout; echo x > ran; exec sleep 25";
+
+/// poll(2) refuses more descriptors than the process may have.
+fn a_supervisor_that_cannot_go_on() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" --report-fd 3 3>&1"]).arg(helper());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    child
+        .stdin
+        .take()
+        .map(|mut stdin| stdin.write_all(&json(&desk.policy(PLANTS))?).map_err(Stop::from))
+        .transpose()?;
+    let began = eventually("the command runs", Duration::from_secs(10), || desk.path("work/ran").exists());
+    let pid = child.id().to_string();
+    // Only whoever has the same ids may do that, and root gives its own up.
+    let meta = fs::metadata(format!("/proc/{pid}/stat"))?;
+    let ids = [format!("--reuid={}", meta.uid()), format!("--regid={}", meta.gid())];
+    let mut limit = Command::new("setpriv");
+    limit.args(ids).args(["--keep-groups", "prlimit", "--pid", &pid, "--nofile=1:1"]);
+    let broken = limit.status()?.success();
+    let ended = eventually("the helper ends", Duration::from_secs(10), || {
+        child.try_wait().is_ok_and(|status| status.is_some())
+    });
+    child.kill()?;
+    let output = child.wait_with_output()?;
+    assert!(began.is_ok() && broken && ended.is_ok(), "{output:?}");
+    let events: Vec<Event> =
+        text(&output.stdout).lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let [Event::Started(_), Event::Failed(failure)] = &events[..] else {
+        return Err(Stop::Fail(format!("{output:?}")));
+    };
+    assert_eq!((output.status.code(), &failure.step[..]), (Some(125), "supervise"));
+    for said in [&failure.to_string(), &text(&output.stderr)] {
+        assert!(said.contains("the command may have run, and everything in the jail was killed"), "{said}");
+        // Nor can it open a directory any more.
+        assert!(said.contains("not looked at: "), "{said}");
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What the helper tells its caller: [`Event::Started`] then [`Event::Ended`], or one [`Event::Failed`].
+/// What the helper tells its caller: [`Event::Started`] then [`Event::Ended`], or [`Event::Failed`] in place of either.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
@@ -15,7 +15,8 @@ pub enum Event {
     Started(Started),
     /// The command and every process it left behind are dead.
     Ended(Ended),
-    /// The command did not run.
+    /// The command did not run. After [`Event::Started`]: it could not be watched any more, so everything in the jail was
+    /// killed and nothing is committed; the message also says what was put aside.
     Failed(Failure),
 }
 
@@ -259,11 +260,11 @@ pub struct Usage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attempt {
-    /// Whether a process opened what stands at the watched path.
+    /// Whether a process opened what stands at the watched path, to read it. Other attempts are not recorded.
     Path {
         /// The path, as in the policy.
         path: Bytes,
-        /// Whether it was opened at least once.
+        /// Whether it was opened to read at least once.
         seen: bool,
     },
     /// How often a TCP connection to the watched port was tried.
@@ -298,7 +299,7 @@ pub enum FailureKind {
     NotExecutable,
 }
 
-/// Why a command did not run.
+/// Why a command did not run, or could not be watched to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// Whose move it is.

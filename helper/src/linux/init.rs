@@ -47,17 +47,15 @@ pub(crate) struct Task<'a> {
 
 /// Does the task and ends the process, and with it every other one in the jail.
 pub(crate) fn main(mut task: Task<'_>, channel: OwnedFd) -> ! {
-    let ended = match run(&mut task, &channel) {
-        Ok(ended) => Message::Ended(ended),
-        Err(failure) => Message::Failed(failure),
-    };
+    let ended = run(&mut task, &channel).unwrap_or_else(Message::NotStarted);
     // If the supervisor is gone, nobody is left to tell.
     drop(message::send(channel.as_fd(), &ended, &[]));
     std::process::exit(0)
 }
 
-/// The set-up as a list of steps. Each comes after what it needs and before what forbids it.
-fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
+/// The set-up as a list of steps. Each comes after what it needs and before what forbids it. An error is one before the
+/// command was started.
+fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<Message> {
     die_with_supervisor(channel)?;
     map_ids(&task.identity)?;
     privileges::forget_launcher()?;
@@ -104,12 +102,10 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<EndedBy> {
         .chain(layers)
         .chain(connections.as_ref().map(AsFd::as_fd));
     let handles: Vec<_> = handles.chain(mounted.watched.iter().map(AsFd::as_fd)).collect();
-    message::send(channel.as_fd(), &Message::Started { read_back }, &handles)
-        .context(STEP, "report the start")?;
-    match command {
-        Some(pid) => reap_until_gone(pid),
-        None => Ok(EndedBy::Exit(0)),
-    }
+    let told = message::send(channel.as_fd(), &Message::Started { read_back }, &handles)
+        .context(STEP, "report the start");
+    let Some(pid) = command else { return told.map(|()| Message::Ended(EndedBy::Exit(0))) };
+    Ok(told.and_then(|()| reap_until_gone(pid)).map_or_else(Message::Broke, Message::Ended))
 }
 
 /// The supervisor has looked them up meanwhile.

@@ -2,8 +2,10 @@
 
 use super::sys;
 use crate::error::{Context, Result};
+use crate::validate::MOST_WATCHED_PATHS;
 use agentkit_protocol::{EndedBy, Failure, ReadBack, frame};
 use nix::errno::Errno;
+use nix::libc;
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recv, recvmsg, sendmsg,
     socketpair,
@@ -15,8 +17,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 const STEP: &str = "message";
 /// The jail's `/proc`, a private directory, a sock_diag socket, the work dir or two layers of an overlay, a terminal, a packet
-/// socket, and one for each of at most 16 watched paths.
-pub(crate) const MOST_DESCRIPTORS: usize = 23;
+/// socket, and one for each watched path.
+pub(crate) const MOST_DESCRIPTORS: usize = 7 + MOST_WATCHED_PATHS;
 
 /// What init says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,7 +36,9 @@ pub(crate) enum Message {
     /// The command has ended.
     Ended(EndedBy),
     /// The command was not started.
-    Failed(Failure),
+    NotStarted(Failure),
+    /// The command was started, and then init could not go on.
+    Broke(Failure),
 }
 
 /// The supervisor's end and init's.
@@ -77,6 +81,10 @@ pub(crate) fn receive<M: DeserializeOwned>(channel: BorrowedFd) -> io::Result<Op
         if let ControlMessageOwned::ScmRights(numbers) = control {
             descriptors.extend(numbers.into_iter().map(sys::adopt));
         }
+    }
+    // The kernel leaves out those that this process has no room for.
+    if received.flags.contains(MsgFlags::MSG_CTRUNC) {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     let length = received.bytes;
     let message = frame::read(&bytes[..length]).map_err(io::Error::other)?;

@@ -104,7 +104,9 @@ pub(super) enum ForInit {
     PassOn(i32),
 }
 
-/// What the jail's own processes send to their init has no effect, as everywhere.
+/// What the jail's own processes send to their init has no effect, as everywhere, but for this: while one of them waits
+/// there, the kernel drops another of the same number. So a command that floods init may miss that it is asked to end; it
+/// is killed in time all the same.
 pub(super) fn wait_as_init() -> Result<ForInit> {
     let wanted = STOP.into_iter().chain([Signal::SIGCHLD]).collect();
     let mut longest = Some(SOON);

@@ -17,7 +17,7 @@ use crate::report::Reporter;
 use crate::validate::{self, Plan};
 use agentkit_protocol::{
     Attempt, Bytes, Capabilities, Commit, Ended, EndedBy, Event, Failure, FailureKind, Mechanism, Policy,
-    Started, Usage, VERSION, WorkDir,
+    Quarantined, Started, Usage, VERSION, WorkDir,
 };
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -41,7 +41,7 @@ pub(crate) fn run(mut jail: Jail, plan: &Plan, reporter: &mut Reporter) -> Resul
         Reporter::Client(socket) => {
             Some(socket.as_fd().try_clone_to_owned().context(STEP, "duplicate the lifeline")?)
         }
-        Reporter::Script { .. } => None,
+        Reporter::Script(_) => None,
     };
     let mut ended = Supervisor::new(&jail, plan).watch(lifeline.as_ref(), |started| {
         reporter.send(&Event::Started(started));
@@ -67,11 +67,20 @@ struct Supervisor<'a> {
     stop_asked: Option<(i32, Instant)>,
     /// The command's terminal, if it has one.
     session: Option<Session>,
-    /// The first cause; what comes later is a consequence.
-    cause: Option<std::result::Result<EndedBy, Failure>>,
+    /// The first one; what comes later is a consequence.
+    cause: Option<Cause>,
     asked: Option<Asked>,
     /// Init has closed its end: it is dying, and to look there again would be to spin.
     init_is_silent: bool,
+}
+
+/// Why it is over.
+enum Cause {
+    Ended(EndedBy),
+    /// Init says so, before it started the command.
+    NotStarted(Failure),
+    /// The command may have run, and nobody can watch it any more.
+    Broke(Failure),
 }
 
 /// What is known once the command runs.
@@ -103,8 +112,16 @@ impl<'a> Supervisor<'a> {
     }
 
     fn watch(mut self, lifeline: Option<&OwnedFd>, mut on_start: impl FnMut(Started)) -> Result<Ended> {
-        // On every way out, an error's too, the jail is dead.
+        // On every way out, a panic too, the jail is dead.
         let _killer = Killer(self.jail.pidfd.as_fd());
+        if let Err(failure) = self.follow(lifeline, &mut on_start) {
+            self.kill(Cause::Broke(failure));
+        }
+        self.bury()
+    }
+
+    /// Until the jail is dead or has to be.
+    fn follow(&mut self, lifeline: Option<&OwnedFd>, on_start: &mut impl FnMut(Started)) -> Result<()> {
         let signals = Signals::open()?;
         loop {
             // Before the start there is nothing to count by; whoever asks that early waits a moment.
@@ -114,10 +131,10 @@ impl<'a> Supervisor<'a> {
                 Sources { messages, pidfd: &self.jail.pidfd, signals: signals.descriptor(), asked, lifeline };
             let events = sources.wait(self.time_to_sleep())?;
             if events.message {
-                self.init_is_silent = !self.take_message(&mut on_start)?;
+                self.init_is_silent = !self.take_message(on_start)?;
             }
             if events.hung_up {
-                self.kill(Ok(EndedBy::Caller));
+                self.kill(Cause::Ended(EndedBy::Caller));
             }
             while events.signal
                 && let Some(told) = signals.take()?
@@ -136,10 +153,10 @@ impl<'a> Supervisor<'a> {
             }
             if events.dead {
                 // What it said last may still be in the channel.
-                while self.cause.is_none() && self.take_message(&mut on_start)? {}
+                while self.cause.is_none() && self.take_message(on_start)? {}
             }
             if events.dead || self.cause.is_some() {
-                return self.bury();
+                return Ok(());
             }
         }
     }
@@ -207,9 +224,10 @@ impl<'a> Supervisor<'a> {
                 let running = self.started.as_ref();
                 // The command may have died of it before the next look.
                 let out_of_memory = running.is_some_and(|running| running.looks.kernels_kills() > 0);
-                self.kill(Ok(if out_of_memory { EndedBy::Memory } else { ended }));
+                self.kill(Cause::Ended(if out_of_memory { EndedBy::Memory } else { ended }));
             }
-            Some((Message::Failed(failure), _)) => self.kill(Err(failure)),
+            Some((Message::NotStarted(failure), _)) => self.kill(Cause::NotStarted(failure)),
+            Some((Message::Broke(failure), _)) => self.kill(Cause::Broke(failure)),
         }
         Ok(true)
     }
@@ -222,7 +240,7 @@ impl<'a> Supervisor<'a> {
                     session.resize();
                 }
             }
-            (Told::Die(signal), _) => self.kill(Ok(EndedBy::Stopped(signal))),
+            (Told::Die(signal), _) => self.kill(Cause::Ended(EndedBy::Stopped(signal))),
             (Told::Stop(signal), None) => {
                 self.stop_asked = Some((signal, Instant::now()));
                 self.pass_on(signal);
@@ -232,7 +250,7 @@ impl<'a> Supervisor<'a> {
                     self.pass_on(signal);
                 }
             }
-            (Told::Stop(_), Some((first, _))) => self.kill(Ok(EndedBy::Stopped(first))),
+            (Told::Stop(_), Some((first, _))) => self.kill(Cause::Ended(EndedBy::Stopped(first))),
         }
     }
 
@@ -245,11 +263,14 @@ impl<'a> Supervisor<'a> {
         if let Some((signal, when)) = self.stop_asked
             && when.elapsed() >= GRACE
         {
-            self.kill(Ok(EndedBy::Stopped(signal)));
+            self.kill(Cause::Ended(EndedBy::Stopped(signal)));
         }
         if Instant::now() >= self.deadline && self.cause.is_none() {
             let hung = failure(FailureKind::Host, STEP, format_args!("set-up did not end within {SET_UP:?}"));
-            self.kill(if self.started.is_some() { Ok(EndedBy::WallClock) } else { Err(hung) });
+            self.kill(match self.started {
+                Some(_) => Cause::Ended(EndedBy::WallClock),
+                None => Cause::Broke(hung),
+            });
         }
     }
 
@@ -265,13 +286,13 @@ impl<'a> Supervisor<'a> {
         }
         running.next_look = Instant::now() + running.looks.interval;
         if let Some(passed) = seen.passed {
-            self.kill(Ok(passed));
+            self.kill(Cause::Ended(passed));
         }
         Some(seen.alive)
     }
 
     /// Kills init, and the kernel kills everything else in its pid namespace.
-    fn kill(&mut self, cause: std::result::Result<EndedBy, Failure>) {
+    fn kill(&mut self, cause: Cause) {
         self.cause.get_or_insert(cause);
         // No such process: it is dead already.
         drop(sys::signal_process(self.jail.pidfd.as_fd(), libc::SIGKILL));
@@ -284,21 +305,24 @@ impl<'a> Supervisor<'a> {
         if let Some(running) = &mut running {
             running.looks.end();
         }
-        let (status, cpu) = sys::wait_with_usage(self.jail.pid).context(STEP, "wait for init")?;
+        let waited = sys::wait_with_usage(self.jail.pid).context(STEP, "wait for init");
+        let (status, cpu) = match waited {
+            Ok(waited) => waited,
+            Err(failure) => return Err(self.broke(failure)),
+        };
         if let Some(running) = &mut running {
             running.looks.look_at_what_is_left();
         }
         let ended_by = match (self.cause.take(), &running) {
-            (Some(cause), _) => cause?,
+            (Some(Cause::Ended(ended_by)), _) => ended_by,
+            (Some(Cause::NotStarted(failure)), _) => return Err(failure),
+            (Some(Cause::Broke(failure)), _) => return Err(self.broke(failure)),
             (None, Some(running)) if running.looks.kernels_kills() > 0 => EndedBy::Memory,
             // Somebody outside, the host's out-of-memory killer for one, killed init and thereby the jail.
             (None, Some(_)) => EndedBy::Signal(libc::WTERMSIG(status)),
             (None, None) => {
-                return Err(failure(
-                    FailureKind::Host,
-                    STEP,
-                    format_args!("init died during set-up, wait status {status:#x}"),
-                ));
+                let message = format_args!("init died during set-up, wait status {status:#x}");
+                return Err(self.broke(failure(FailureKind::Host, STEP, message)));
             }
         };
         let running = running.as_ref();
@@ -326,6 +350,21 @@ impl<'a> Supervisor<'a> {
 
     fn forks(&self) -> Option<&Forks> {
         self.asked.as_ref().and_then(|asked| asked.forks.as_ref())
+    }
+
+    /// What the command has left is put aside all the same. Nothing is committed.
+    fn broke(&self, failure: Failure) -> Failure {
+        let Swept { quarantined, unchecked } = self.jail.guards.sweep();
+        let moved = quarantined.iter().map(|Quarantined { from, to }| format!("; {from:?} is now {to:?}"));
+        let unchecked = unchecked.iter().map(|what| format!("; not looked at: {what}"));
+        let left: String = moved.chain(unchecked).collect();
+        Failure {
+            message: format!(
+                "{}; the command may have run, and everything in the jail was killed{left}",
+                failure.message
+            ),
+            ..failure
+        }
     }
 
     fn attempts(&self, running: Option<&Running<'_>>) -> Vec<Attempt> {

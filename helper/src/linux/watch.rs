@@ -15,7 +15,8 @@ use std::path::Path;
 
 const STEP: &str = "watch";
 
-/// Hears when the empty directory at `path` is opened; see inotify(7). Looking at it, or at its name, is not opening.
+/// Hears when the empty directory at `path` is opened; see inotify(7). Looking at it, or at its name, is not opening, and
+/// the kernel refuses whatever would change or execute a directory before it tells.
 pub(crate) fn listen_for_opening(path: &Path) -> Result<OwnedFd> {
     let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
     let inotify = Inotify::init(flags).map_err(io::Error::from).context(STEP, "inotify_init1")?;
