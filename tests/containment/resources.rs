@@ -39,6 +39,7 @@ attacks![
     disk_hog_of_files_without_a_name,
     disk_hog_of_a_thread_with_its_own_descriptors,
     disk_hog_that_has_ended,
+    disk_hog_behind_a_closed_door,
     many_descriptors,
     processor_hog_that_ignores_the_signal,
     processor_hog_of_children_that_nobody_waits_for,
@@ -563,6 +564,27 @@ fn disk_hog_that_has_ended(who: Who) -> Result<(), Stop> {
     scene.clear()?;
     let ended = attack.jailed()?.ended()?;
     assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::Disk), "{ended:?}");
+    Ok(())
+}
+
+/// The count must not open the door: between two calls the command could put something else in its place, and have that
+/// opened. Nor may it pass over what it cannot count. What is held meanwhile is on its way in a socket.
+fn disk_hog_behind_a_closed_door(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let payload = "import array, socket\n\
+        os.mkdir('closed'); os.chmod('closed', 0)\n\
+        changed = lambda: os.stat('closed').st_ctime_ns\n\
+        before, deadline = changed(), time.monotonic() + 2\n\
+        held = os.open('held', os.O_CREAT | os.O_RDWR); os.unlink('held')\n\
+        ours, theirs = socket.socketpair(); socket.send_fds(ours, [b'x'], [held])\n\
+        os.posix_fallocate(held, 0, 64 << 20); os.close(held)\n\
+        while changed() == before and time.monotonic() < deadline: time.sleep(0.002)\n\
+        if changed() != before: write('opened')\n\
+        write('survived')";
+    let attack = scene.attack(payload).policy(|policy| policy.limits.disk = 16 << 20);
+    let ended = survives(&scene, &attack)?.ended()?;
+    assert_eq!(ended.ended_by, EndedBy::Disk, "{ended:?}");
+    assert!(!scene.path("work/opened").exists(), "{ended:?}");
     Ok(())
 }
 
