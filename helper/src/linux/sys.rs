@@ -38,7 +38,7 @@ pub(crate) enum Forked {
 /// `clone3(2)` (Linux 5.3) without shared memory: like fork, with new namespaces.
 ///
 /// The caller must be single-threaded: the child is a copy of this thread alone, and a lock held by another would stay
-/// held for ever. The helper never starts a thread.
+/// held for ever. The helper starts its only other thread, the one that writes reports, after its last fork.
 pub(crate) fn clone_process(namespaces: c_int) -> io::Result<Forked> {
     let mut pidfd: RawFd = -1;
     // SAFETY: all-zero is the documented "unset" of every field of this plain struct.
@@ -59,7 +59,7 @@ pub(crate) fn clone_process(namespaces: c_int) -> io::Result<Forked> {
 
 /// `fork(2)`. Same condition as [`clone_process`].
 pub(crate) fn fork() -> io::Result<Forked> {
-    // SAFETY: the helper is single-threaded, so the child may go on using the whole library.
+    // SAFETY: there is one thread whenever this is called, so the child may go on using the whole library.
     match check(unsafe { libc::fork() }.into())? {
         0 => Ok(Forked::Child),
         pid => Ok(Forked::Parent { pid: pid as libc::pid_t, pidfd: None }),
@@ -385,7 +385,7 @@ pub(crate) fn give_memory_back() {
     let page = |address: usize| address & !4095;
     let (begin, end) = (page((&raw const __executable_start).addr()), page((&raw const etext).addr()));
     // SAFETY: what lies between is mapped from the program's file and was never written, so that dropping its pages
-    // changes no memory: they are read from the file again. The helper has one thread, so nobody allocates meanwhile.
+    // changes no memory: they are read from the file again, and malloc_trim locks out other threads.
     unsafe {
         #[cfg(target_env = "gnu")]
         libc::malloc_trim(0);
