@@ -123,8 +123,10 @@ pub(super) fn can_be_uncovered(entries: &BTreeMap<PathBuf, Entry>, system: &Syst
         let in_system = || path.ancestors().any(|above| system.shows(above)).then_some(Access::ReadOnly);
         let around = above.map(|above| above.access).or_else(in_system);
         match entries[path].access {
-            Access::Hidden | Access::Private => matches!(around, Some(Access::ReadOnly | Access::Writable)),
-            Access::ReadOnly => around == Some(Access::Writable),
+            Access::Hidden | Access::Private => {
+                matches!(around, Some(Access::ReadOnly | Access::Readable | Access::Writable))
+            }
+            Access::ReadOnly | Access::Readable => around == Some(Access::Writable),
             _ => false,
         }
     })
@@ -206,7 +208,7 @@ mod tests {
     fn what_the_host_shows_can_be_uncovered() {
         let system = System { binds: vec![("/usr".into(), true)], ..System::default() };
         let found = |list: &[(&str, Access)]| can_be_uncovered(&entries(list), &system);
-        for around in [Access::Writable, Access::ReadOnly] {
+        for around in [Access::Writable, Access::ReadOnly, Access::Readable] {
             assert!(found(&[("/w", around), ("/w/a", Access::Hidden)]));
             assert!(found(&[("/w", around), ("/w/a", Access::Private)]));
             assert_eq!(found(&[("/w", around), ("/w/a/b", Access::ReadOnly)]), around == Access::Writable);
