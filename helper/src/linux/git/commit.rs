@@ -2,9 +2,13 @@
 //! everything that the run wrote is above it.
 
 use super::find::Known;
-use super::names::{COVERED, HEAD, NESTING, WATCHED, is_git};
+use super::index::{is_dangerous, is_index};
+use super::inside::Inside;
+use super::names::{COVERED, HEAD, NESTING, WATCHED, is_branch, is_git};
 use crate::linux::tree::Kind;
+use nix::fcntl::readlinkat;
 use std::collections::BTreeSet;
+use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -17,15 +21,24 @@ pub(crate) struct HostExecuted {
     /// Without regard to case, as some file systems take them. A directory that holds a repository ends in a slash: it
     /// has to stay where it is, but there is more in it.
     paths: BTreeSet<Vec<u8>>,
+    /// Those of repositories that call files by the longer kind of hash.
+    long_hashes: BTreeSet<PathBuf>,
 }
 
 impl HostExecuted {
     /// Looks through the host's directory, all of it. `path` is how it is called, for absolute paths in settings.
     pub(crate) fn find(directory: BorrowedFd, path: &Path, deadline: Instant) -> io::Result<Self> {
         let Known { covers, elsewhere, .. } = Known::find_all(directory, path, deadline)?;
+        let inside = Inside { root: directory, name: path };
+        let mut long_hashes = BTreeSet::new();
+        for (git, _) in covers.iter().filter(|(_, is_covered)| !**is_covered) {
+            if inside.has_long_hashes(&path.join(git))? {
+                long_hashes.insert(git.clone());
+            }
+        }
         let covers = covers.iter().map(|(path, is_covered)| key(path, if *is_covered { "" } else { "/" }));
         let elsewhere = elsewhere.keys().map(|path| key(path, ""));
-        Ok(HostExecuted { paths: covers.chain(elsewhere).collect() })
+        Ok(HostExecuted { paths: covers.chain(elsewhere).collect(), long_hashes })
     }
 
     /// Whether a change of `path` has to stay out, after which something of this kind is there, or nothing.
@@ -35,6 +48,18 @@ impl HostExecuted {
             // A link on the way would lead git elsewhere.
             Some(_) => self.stays(path) || self.leads_to_one(path),
             None => self.stays(path),
+        }
+    }
+
+    /// Whether what is new in a git directory by `name` is something that git would write through, or to where it says.
+    pub(crate) fn misleads(&self, path: &[u8], here: BorrowedFd, name: &CStr, kind: Kind) -> bool {
+        let git = Path::new(OsStr::from_bytes(path)).parent().unwrap_or(Path::new(""));
+        match kind {
+            Kind::Link => readlinkat(here, name).map_or(true, |says| !is_branch(says.as_bytes())),
+            Kind::File if is_index(name.to_bytes()) => {
+                is_dangerous(here, name, self.long_hashes.contains(git))
+            }
+            _ => false,
         }
     }
 

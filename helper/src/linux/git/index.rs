@@ -1,14 +1,43 @@
 //! What an index would have git write. Git checks a path when it gets into an index, but not when it reads one, and then
 //! writes wherever it leads: into `.git` too, and out of the working tree.
 
-/// Whether an index, or a part of one, would have something written where nothing of a project belongs, or can't be read.
-/// `long` for the longer kind of hash. The format is described in gitformat-index(5).
-pub(crate) fn is_dangerous(index: &[u8], long: bool) -> bool {
-    read(index, long).is_none()
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::BorrowedFd;
+
+/// A larger one is not read.
+const LARGEST: u64 = 256 << 20;
+
+/// Whether a file of this name in a repository is an index or a part of one.
+pub(super) fn is_index(name: &[u8]) -> bool {
+    name == b"index" || name.starts_with(b"sharedindex.")
 }
 
-/// `None` if it must not be used.
-fn read(index: &[u8], long: bool) -> Option<()> {
+/// Whether an index would have something written where nothing of a project belongs, or can't be read: it could be
+/// later. `long` for the longer kind of hash.
+pub(super) fn is_dangerous(here: BorrowedFd, name: &CStr, long: bool) -> bool {
+    load(here, name).map_or(true, |index| check(&index, long).is_none())
+}
+
+fn load(here: BorrowedFd, name: &CStr) -> io::Result<Vec<u8>> {
+    // Not waiting for the writer of a FIFO.
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let file = File::from(openat(here, name, flags, Mode::empty())?);
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.len() > LARGEST {
+        return Err(Errno::EFBIG.into());
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// `None` if it must not be used. The format is described in gitformat-index(5).
+fn check(index: &[u8], long: bool) -> Option<()> {
     let head = index.strip_prefix(b"DIRC")?;
     let format = Format { version: number(head)?, hash: if long { 32 } else { 20 } };
     // Even with a table of offsets for many readers, no index holds more than that many entries in all.
@@ -114,6 +143,10 @@ fn is_harmless(name: &[u8]) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn is_dangerous(index: &[u8], long: bool) -> bool {
+        check(index, long).is_none()
+    }
 
     /// An index in versions 2 and 4.
     fn indexes(names: &[&str], hash: usize) -> [Vec<u8>; 2] {

@@ -46,6 +46,12 @@ pub(super) fn is_repository(directory: BorrowedFd) -> bool {
     has(c"commondir") || (has(c"objects") && has(c"refs"))
 }
 
+/// Whether a link in a repository is one that git itself makes: it names a branch. Through every other one git would
+/// write to what it leads to.
+pub(super) fn is_branch(says: &[u8]) -> bool {
+    says.starts_with(b"refs/") && !says.windows(2).any(|it| it == b"..")
+}
+
 /// What stands under a name: another state means that it was made or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {

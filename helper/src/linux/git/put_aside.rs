@@ -3,7 +3,7 @@
 use super::find::names_of;
 use super::index;
 use super::inside::{Inside, plain};
-use super::names::{COVERED, HEAD, QUARANTINE, State, WATCHED, WORKTREES, is_git, is_repository};
+use super::names::{COVERED, HEAD, QUARANTINE, State, WATCHED, WORKTREES, is_branch, is_git, is_repository};
 use super::{Guard, Time, changed};
 use crate::linux::tree::{Bounds, FileId, Kind, Listing, Opened, Step, Trail, Walk, kind_of, open_directory};
 use agentkit_protocol::{Bytes, Quarantined};
@@ -14,7 +14,7 @@ use nix::unistd::{AccessFlags, faccessat};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -29,8 +29,6 @@ const LONGEST_PATH: usize = 4096;
 const DISARMED: &str = "HEAD.quarantined";
 /// How many names are tried for one thing.
 const MOST_TRIES: usize = 1000;
-/// A larger index is not read, but moved aside.
-const LARGEST_INDEX: u64 = 256 << 20;
 
 /// The list of what was moved, and how it begins.
 const README: &CStr = c"README";
@@ -297,8 +295,7 @@ impl Sweep<'_> {
         let mut listing = Listing::new(repository)?;
         let mut found = Vec::new();
         while let Some((name, kind)) = listing.next()? {
-            let is_index = name.as_c_str() == c"index" || name.to_bytes().starts_with(b"sharedindex.");
-            if kind == Kind::Link || is_index {
+            if kind == Kind::Link || index::is_index(name.to_bytes()) {
                 found.push((name, kind));
             }
         }
@@ -316,9 +313,7 @@ impl Sweep<'_> {
     fn link(&mut self, here: BorrowedFd, name: &CStr, from: &Path) -> io::Result<()> {
         let stat = fstatat(here, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         let says = readlinkat(here, name)?;
-        let is_branch =
-            says.as_bytes().starts_with(b"refs/") && !says.as_bytes().windows(2).any(|it| it == b"..");
-        if is_branch || self.is_old(changed(&stat)) {
+        if is_branch(says.as_bytes()) || self.is_old(changed(&stat)) {
             return Ok(());
         }
         self.move_aside(here, name, from)
@@ -331,12 +326,7 @@ impl Sweep<'_> {
         }
         let git = self.guard.path.join(from.parent().unwrap_or(from));
         let long = self.inside().has_long_hashes(&git)?;
-        // What cannot be read now could be later.
-        let read = if kind_of(stat.st_mode) == Kind::File { read(here, name) } else { Ok(Vec::new()) };
-        if read.is_ok_and(|index| !index::is_dangerous(&index, long)) {
-            return Ok(());
-        }
-        self.move_aside(here, name, from)
+        if index::is_dangerous(here, name, long) { self.move_aside(here, name, from) } else { Ok(()) }
     }
 
     /// What a repository executes from elsewhere that was not found before the start. `git` and `tree` are absolute.
@@ -521,15 +511,4 @@ fn closed(here: BorrowedFd, name: &CStr, error: io::Error) -> io::Result<()> {
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || error.raw_os_error() == Some(Errno::ELOOP as i32)
-}
-
-fn read(here: BorrowedFd, name: &CStr) -> io::Result<Vec<u8>> {
-    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let file = File::from(openat(here, name, flags, Mode::empty())?);
-    if file.metadata()?.len() > LARGEST_INDEX {
-        return Err(Errno::EFBIG.into());
-    }
-    let mut bytes = Vec::new();
-    file.take(LARGEST_INDEX).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }

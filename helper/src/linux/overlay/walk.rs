@@ -304,7 +304,12 @@ impl<'a> Walk<'a> {
         // Where it was moved to, a `HEAD` stays out: this would be the last of it.
         let is_last_head = git.is_some() && above.is_none() && path.eq_ignore_ascii_case(b"HEAD");
         let by_name = by_name || is_last_head;
-        if self.protects_git && (by_name || self.executed.forbids(&self.path, above.map(kind))) {
+        let misleads = || {
+            let kind = above.map(kind).filter(|_| git.is_some());
+            kind.is_some_and(|kind| self.executed.misleads(&self.path, self.upper.here(), name, kind))
+        };
+        if self.protects_git && (by_name || self.executed.forbids(&self.path, above.map(kind)) || misleads())
+        {
             return Some(KeptBack::HostExecuted);
         }
         above.filter(|stat| kind(stat) == Kind::Special).map(|_| KeptBack::Special)
