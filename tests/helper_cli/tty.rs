@@ -199,11 +199,22 @@ fn job_control_works() -> Result<(), Stop> {
     screen.press("jobs; fg\n")?;
     screen.expect("Stopped")?;
     screen.expect("sleep 77\r\n")?;
+    // bash says so before it gives the terminal away, and would take the key for itself.
+    eventually("sleep has the terminal", LIMIT, || in_foreground("sleep\u{0}77"))?;
     screen.press("\x03")?;
     screen.expect("$> ")?;
     screen.press("exit 9\n")?;
     assert_eq!(screen.close()?, Some(9));
     Ok(())
+}
+
+/// Whether the process runs and its group has the terminal, see proc_pid_stat(5).
+fn in_foreground(marker: &str) -> bool {
+    processes::with_marker(marker).into_iter().any(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        matches!(fields[..], [state, _, group, _, _, foreground, ..] if state != "T" && group == foreground)
+    })
 }
 
 fn the_terminal_is_given_back() -> Result<(), Stop> {
