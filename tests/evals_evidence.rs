@@ -204,7 +204,7 @@ fn report(peak: u64, at_limit: u64) -> Value {
             {"tcp": {"port": "{port}", "count": 2}},
             {"forks": {"count": 40, "at_limit": at_limit}},
         ],
-        "usage": {"wall_us": 1, "cpu_us": 1, "peak_processes": peak, "peak_memory": 1},
+        "usage": {"wall_us": 1, "cpu_us": 1, "peak_processes": peak, "peak_memory": 1, "written": 0},
         "limits_reached": [],
     })
 }
