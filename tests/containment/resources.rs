@@ -568,17 +568,20 @@ fn disk_hog_that_has_ended(who: Who) -> Result<(), Stop> {
 }
 
 /// The count must not open the door: between two calls the command could put something else in its place, and have that
-/// opened. Nor may it pass over what it cannot count. What is held meanwhile is on its way in a socket.
+/// opened. Nor may it pass over what it cannot count. What is held meanwhile is on its way in a socket, again and again: what
+/// others give back at the same time hides what is taken.
 fn disk_hog_behind_a_closed_door(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
     let payload = "import array, socket\n\
         os.mkdir('closed'); os.chmod('closed', 0)\n\
         changed = lambda: os.stat('closed').st_ctime_ns\n\
-        before, deadline = changed(), time.monotonic() + 2\n\
-        held = os.open('held', os.O_CREAT | os.O_RDWR); os.unlink('held')\n\
-        ours, theirs = socket.socketpair(); socket.send_fds(ours, [b'x'], [held])\n\
-        os.posix_fallocate(held, 0, 64 << 20); os.close(held)\n\
-        while changed() == before and time.monotonic() < deadline: time.sleep(0.002)\n\
+        before, deadline = changed(), time.monotonic() + 4\n\
+        ours, theirs = socket.socketpair()\n\
+        while changed() == before and time.monotonic() < deadline:\n\
+        \x20   held = os.open('held', os.O_CREAT | os.O_RDWR); os.unlink('held')\n\
+        \x20   socket.send_fds(ours, [b'x'], [held])\n\
+        \x20   os.posix_fallocate(held, 0, 64 << 20); os.close(held); time.sleep(0.1)\n\
+        \x20   os.close(socket.recv_fds(theirs, 1, 1)[1][0])\n\
         if changed() != before: write('opened')\n\
         write('survived')";
     let attack = scene.attack(payload).policy(|policy| policy.limits.disk = 16 << 20);
