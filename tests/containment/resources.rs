@@ -583,9 +583,11 @@ fn disk_hog_behind_a_closed_door(who: Who) -> Result<(), Stop> {
         \x20   os.posix_fallocate(held, 0, 64 << 20); os.close(held); time.sleep(0.1)\n\
         \x20   os.close(socket.recv_fds(theirs, 1, 1)[1][0])\n\
         if changed() != before: write('opened')\n\
-        write('survived')";
+        os.chmod('closed', 0o700); write('survived')";
     let attack = scene.attack(payload).policy(|policy| policy.limits.disk = 16 << 20);
     let ended = survives(&scene, &attack)?.ended()?;
+    // So that the scene can be taken away by an ordinary user, too.
+    fs::set_permissions(scene.path("work/closed"), fs::Permissions::from_mode(0o700))?;
     assert_eq!(ended.ended_by, EndedBy::Disk, "{ended:?}");
     assert!(!scene.path("work/opened").exists(), "{ended:?}");
     Ok(())
