@@ -154,11 +154,13 @@ fn the_terminal_is_the_jails_own() -> Result<(), Stop> {
 
 fn the_size_is_known_and_followed() -> Result<(), Stop> {
     let desk = Desk::new()?;
-    let script = "trap 'stty size; exit 0' WINCH; stty size; sleep 60 & wait";
+    // Rows and columns come one after the other.
+    let script = "trap 'stty size' WINCH; trap 'exit 0' INT; stty size; sleep 60 & while :; do wait; done";
     let mut screen = Screen::open(&desk, &desk.policy(script), "--tty")?;
     screen.expect("33 77\r\n")?;
     screen.resize(50, 132)?;
     screen.expect("50 132\r\n")?;
+    screen.press("\x03")?;
     assert_eq!(screen.close()?, Some(0));
     Ok(())
 }
