@@ -14,6 +14,7 @@ mod cli;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "hints come from mechanisms"))]
 mod error;
 pub mod exit_code;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a mechanism has other descriptors"))]
 mod input;
 mod patient;
 mod report;
