@@ -7,7 +7,7 @@
 //! ```text
 //! caller ──stdin──> agentkit-jail (supervisor: wall clock, polling, report, exit code)
 //!                      └─clone3──> init (pid 1: file view, limits, capabilities, seccomp; then reaps)
-//!                                    └─fork──> the command
+//!                                    └─clone─> the command
 //! ```
 
 mod cli;

@@ -114,16 +114,8 @@ impl Home {
             .map(|dir| self.path(dir))
             .chain(["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from));
         let path = std::env::join_paths(dirs).map_err(|error| Stop::Fail(error.to_string()))?;
-        let launch = Launch {
-            who: self.who,
-            outputs: self.path("outputs"),
-            directory: self.path("work"),
-            before: "",
-            name: None,
-            by_pipe: false,
-            env: vec![("HOME".to_owned(), self.path("home").into()), ("PATH".to_owned(), path)],
-            marker: "no marker",
-        };
+        let env = vec![("HOME".to_owned(), self.path("home").into()), ("PATH".to_owned(), path)];
+        let launch = Launch { env, ..Launch::plain(self.who, self.path("outputs"), self.path("work")) };
         launch.jail(&serde_json::to_vec(policy)?)?.finish()
     }
 

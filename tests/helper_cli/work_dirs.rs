@@ -202,16 +202,7 @@ fn a_neighbour_swaps_the_work_dir_for_a_link() -> Result<(), Stop> {
         let script = "test -e passwd && echo host || echo own";
         let workdir = WorkDir::Bind(Bytes::from(work.clone()));
         let policy = json(&Policy { workdir, git: GitNames::Off, ..Policy::new(["sh", "-c", script]) })?;
-        let launch = Launch {
-            who: *who,
-            outputs,
-            directory: root.path().to_path_buf(),
-            before: "",
-            name: None,
-            by_pipe: false,
-            env: Vec::new(),
-            marker: "no marker",
-        };
+        let launch = Launch::plain(*who, outputs, root.path().to_path_buf());
         let over = AtomicBool::new(false);
         let swap = || {
             while !over.load(Ordering::Relaxed) {

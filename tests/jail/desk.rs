@@ -53,16 +53,7 @@ impl Desk {
 
     /// Launches with a report, after some shell commands.
     pub(crate) fn launch_after(&self, before: &str, policy: &[u8]) -> Result<Run, Stop> {
-        let launch = Launch {
-            who: me(),
-            outputs: self.path("outputs"),
-            directory: self.path("work"),
-            before,
-            name: None,
-            by_pipe: false,
-            env: Vec::new(),
-            marker: "no marker",
-        };
+        let launch = Launch { before, ..Launch::plain(me(), self.path("outputs"), self.path("work")) };
         launch.jail(policy)?.finish()
     }
 

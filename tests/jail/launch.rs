@@ -39,7 +39,13 @@ pub(crate) struct Launch<'a> {
     pub(crate) marker: &'a str,
 }
 
-impl Launch<'_> {
+impl<'a> Launch<'a> {
+    /// One with nothing special about it.
+    pub(crate) fn plain(who: Who, outputs: PathBuf, directory: PathBuf) -> Launch<'a> {
+        let (before, name, by_pipe, env) = ("", None, false, Vec::new());
+        Launch { who, outputs, directory, before, name, by_pipe, env, marker: "no marker" }
+    }
+
     /// Starts the helper on a policy.
     pub(crate) fn jail(&self, policy: &[u8]) -> Result<Running, Stop> {
         let mut running = self.start(&[helper().into(), "--report-fd".into(), "3".into()], Stdio::piped())?;

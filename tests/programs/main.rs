@@ -219,16 +219,8 @@ impl Corner {
     }
 
     fn launch(&self) -> Launch<'_> {
-        Launch {
-            who: self.who,
-            outputs: self.path("outputs"),
-            directory: self.path("work"),
-            before: "",
-            name: None,
-            by_pipe: false,
-            env: vec![("PATH".to_owned(), PATH.into()), ("HOME".to_owned(), self.path("home").into())],
-            marker: "no marker",
-        }
+        let env = vec![("PATH".to_owned(), PATH.into()), ("HOME".to_owned(), self.path("home").into())];
+        Launch { env, ..Launch::plain(self.who, self.path("outputs"), self.path("work")) }
     }
 }
 

@@ -38,7 +38,6 @@ mod signals;
 mod sockets;
 mod supervise;
 mod sys;
-#[allow(dead_code, reason = "its users come with the next steps")]
 mod tree;
 mod usage;
 mod vfork;

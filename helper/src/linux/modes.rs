@@ -6,14 +6,15 @@
 //! a number could stand for something else. It does so as the jail's user and through the jail's mounts, so that whatever
 //! the jail makes of paths and descriptors meanwhile, it only gets what it could do itself to one of its directories.
 
+use super::tree;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlinkat};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlinkat};
 use nix::libc::{self, c_long, seccomp_notif};
-use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, fstat};
+use nix::sys::stat::{Mode, fstat};
 use nix::unistd::Uid;
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -47,9 +48,7 @@ pub(super) fn change(question: &seccomp_notif, waits: impl Fn() -> bool) -> nix:
     if fstat(&directory)?.st_uid != Uid::effective().as_raw() {
         return Err(Errno::EPERM);
     }
-    // Opened without the right to read it, it has no other name.
-    let name = format!("/proc/self/fd/{}", directory.as_raw_fd());
-    fchmodat(AT_FDCWD, name.as_str(), mode, FchmodatFlags::FollowSymlink)
+    tree::change_mode(directory.as_fd(), mode)
 }
 
 /// The `/proc` directory of whoever asks.

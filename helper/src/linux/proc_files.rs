@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// The text of a file, with what is none replaced.
 pub(crate) fn read(path: &str) -> io::Result<String> {
@@ -29,6 +30,11 @@ pub(crate) fn read_all(mut file: File) -> io::Result<String> {
         }
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A path to what a descriptor of this process refers to, by the descriptor alone: a link whose text says where that is.
+pub(crate) fn of_descriptor(descriptor: BorrowedFd) -> String {
+    format!("/proc/self/fd/{}", descriptor.as_raw_fd())
 }
 
 /// The fields of `/proc/PID/stat`, see proc_pid_stat(5).

@@ -1,6 +1,7 @@
 //! Where a path of the host leads. It is followed once, and what is there is judged by one descriptor: a neighbour can put
 //! a link in the place of a directory at any time.
 
+use super::proc_files;
 use crate::error::{Result, policy};
 use agentkit_protocol::Failure;
 use nix::errno::Errno;
@@ -10,7 +11,7 @@ use nix::sys::stat::{FileStat, Mode, fstat};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -48,7 +49,7 @@ impl Sight {
 pub(crate) fn look(path: &Path) -> io::Result<Sight> {
     let file = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
     let stat = fstat(&file)?;
-    let real = readlink(format!("/proc/self/fd/{}", file.as_raw_fd()).as_str())?;
+    let real = readlink(proc_files::of_descriptor(file.as_fd()).as_str())?;
     // What the kernel says of a current directory, for instance, that was removed.
     if stat.st_nlink == 0 && real.as_bytes().ends_with(b" (deleted)") {
         return Err(Errno::ENOENT.into());

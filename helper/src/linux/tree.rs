@@ -3,7 +3,7 @@
 //! No path is ever resolved, so neither links nor depth matter; the stack does not grow with the depth, and neither does
 //! the number of open descriptors. Nothing but directories is opened: a FIFO cannot hold anybody up.
 
-use super::sys;
+use super::{proc_files, sys};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
 use nix::libc;
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -203,18 +203,20 @@ fn open_closed(parent: BorrowedFd, name: &CStr) -> io::Result<(OwnedFd, Option<M
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let closed = openat(parent, name, flags, Mode::empty())?;
     let old = mode_of(&fstat(&closed)?);
-    // fchmod(2) takes no such descriptor.
-    let path = format!("/proc/self/fd/{}", closed.as_raw_fd());
-    let change = |mode| fchmodat(AT_FDCWD, path.as_str(), mode, FchmodatFlags::FollowSymlink);
     // If it is not ours, its mode is not what matters.
-    change(old | Mode::S_IRWXU).map_err(|_| Errno::EACCES)?;
+    change_mode(closed.as_fd(), old | Mode::S_IRWXU).map_err(|_| Errno::EACCES)?;
     match open_directory(closed.as_fd(), c".") {
         Ok(directory) => Ok((directory, Some(old))),
         Err(error) => {
-            change(old)?;
+            change_mode(closed.as_fd(), old)?;
             Err(error)
         }
     }
+}
+
+/// What fchmod(2) does, also by a descriptor that was opened without any right (`O_PATH`), which that does not take.
+pub(crate) fn change_mode(file: BorrowedFd, mode: Mode) -> nix::Result<()> {
+    fchmodat(AT_FDCWD, proc_files::of_descriptor(file).as_str(), mode, FchmodatFlags::FollowSymlink)
 }
 
 fn mode_of(stat: &libc::stat) -> Mode {
@@ -544,8 +546,7 @@ fn empty(
 fn unlink_from_ours(directory: BorrowedFd, name: &CStr, flag: UnlinkatFlags) -> nix::Result<()> {
     match unlinkat(directory, name, flag) {
         Err(Errno::EACCES) => {
-            let mode = Mode::from_bits_truncate(fstat(directory)?.st_mode);
-            fchmod(directory, mode | Mode::S_IRWXU)?;
+            fchmod(directory, mode_of(&fstat(directory)?) | Mode::S_IRWXU)?;
             unlinkat(directory, name, flag)
         }
         result => result,

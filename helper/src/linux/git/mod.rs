@@ -15,9 +15,10 @@ mod names;
 mod put_aside;
 mod settings;
 
+use super::resolve::replaced;
 use super::tree::{self, FileId};
 use super::view::{Entry, View};
-use crate::error::{Context, Hint, Result, policy};
+use crate::error::{Context, Hint, Result};
 use find::Known;
 use nix::libc;
 use nix::sys::stat::fstat;
@@ -98,7 +99,7 @@ impl Guard {
         };
         let stat = fstat(&directory).map_err(io::Error::from).context(STEP, format_args!("stat {path:?}"))?;
         if FileId::of(&stat) != (FileId { device, inode }) {
-            return Err(policy(format_args!("{path:?} was replaced while the jail was being set up")));
+            return Err(replaced(path));
         }
         // The clock that file systems take their times from.
         let now = clock_gettime(ClockId::CLOCK_REALTIME_COARSE)
