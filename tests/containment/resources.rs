@@ -5,9 +5,11 @@ use crate::jail::launch::Running;
 use crate::jail::run::Run;
 use crate::jail::who::Who;
 use crate::scene::{Attack, Scene, bites};
-use crate::support::{Stop, processes};
+use crate::support::{Stop, eventually, processes};
 use agentkit_protocol::{Access, Bytes, Control, EndedBy, Limit, Limits, Rule};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::statvfs::statvfs;
+use nix::unistd::Pid;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -48,6 +50,7 @@ attacks![
     a_large_parent_that_spawns,
     sleeper,
     sleeper_that_is_stopped,
+    sleeper_whose_supervisor_is_held_up,
     raise_the_limits,
 ];
 
@@ -719,7 +722,7 @@ fn sleeper_that_is_stopped(who: Who) -> Result<(), Stop> {
         .attack("answer('stopping'); os.kill(os.getpid(), signal.SIGSTOP); write('survived')")
         .policy(|policy| policy.limits.wall_ms = 300);
     let mut running = attack.start_bare()?;
-    let stopped = crate::support::eventually("it is stopped", Duration::from_secs(5), || {
+    let stopped = eventually("it is stopped", Duration::from_secs(5), || {
         processes::with_marker(&attack.marker).iter().any(|pid| {
             fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
         })
@@ -730,6 +733,26 @@ fn sleeper_that_is_stopped(who: Who) -> Result<(), Stop> {
     let inside = attack.jailed()?;
     assert_eq!((inside.answer()?, inside.ended()?.ended_by), ("stopping".into(), EndedBy::WallClock));
     assert_eq!(inside.left, [] as [u32; 0]);
+    Ok(())
+}
+
+/// A jail can make its supervisor wait, by keeping the mappings that it looks at locked, for instance. Here it waits for
+/// ever, and the command has to end all the same.
+fn sleeper_whose_supervisor_is_held_up(who: Who) -> Result<(), Stop> {
+    let scene = Scene::new(who)?;
+    let attack = scene.attack("write('ready'); time.sleep(60)").policy(|policy| policy.limits.wall_ms = 300);
+    let running = attack.start_jailed()?;
+    scene.wait_until_ready()?;
+    // Of what is started here it is the only child.
+    let starter = running.child.id();
+    let children = fs::read_to_string(format!("/proc/{starter}/task/{starter}/children"))?;
+    let supervisor = Pid::from_raw(children.trim().parse()?);
+    kill(supervisor, Signal::SIGSTOP)?;
+    let ended = eventually("it has ended", Duration::from_secs(10), || {
+        processes::with_marker(&attack.marker).is_empty()
+    });
+    kill(supervisor, Signal::SIGCONT)?;
+    assert_eq!((running.finish()?.ended()?.ended_by, ended.is_ok()), (EndedBy::WallClock, true));
     Ok(())
 }
 

@@ -3,14 +3,14 @@
 use super::exec::{Command, Streams};
 use super::git::Guards;
 use super::identity::{INNER_ID, Identity};
-use super::message::{self, Message};
+use super::message::{self, Message, Outside};
+use super::network::{self, Network};
 use super::program::Program;
 use super::pty::{self, Terminal};
-use super::read_back::Namespaces;
 use super::relay::Relays;
 use super::signals::{self, ForInit};
 use super::view::View;
-use super::{capabilities, limits, mounts, network, privileges, read_back, seccomp, sockets, sys, watch};
+use super::{capabilities, limits, mounts, privileges, read_back, seccomp, sys};
 use crate::error::{Context, Hint, Result};
 use crate::validate::Plan;
 use agentkit_protocol::{EndedBy, ReadBack};
@@ -23,8 +23,12 @@ use nix::unistd::{Pid, setpgid};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 const STEP: &str = "init";
+/// The wall clock is the supervisor's. But it looks at the jail's memory too, which a jail can make it wait for; so init,
+/// which looks at nothing, ends the run if it still goes on this long after its time.
+const SPARE: Duration = Duration::from_millis(500);
 
 /// What init is to do, decided outside.
 pub(crate) struct Task<'a> {
@@ -57,38 +61,32 @@ pub(crate) fn main(mut task: Task<'_>, channel: OwnedFd) -> ! {
 /// command was started.
 fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<Message> {
     die_with_supervisor(channel)?;
+    let network = network::begin(&task.plan.watched_ports)?;
     map_ids(&task.identity)?;
     privileges::forget_launcher()?;
     privileges::be_killed_first()?;
     // These were the last things that needed an open /proc/self.
     privileges::hide_from_equals()?;
     leave_caller(&task.relays)?;
-    let sockets = sockets::open()?;
-    let loopback = network::raise_loopback(sockets.as_ref());
-    let connections = match &loopback {
-        Ok(()) => watch::listen_for_connections(&task.plan.watched_ports)?,
-        Err(_) if task.plan.watched_ports.is_empty() => None,
-        Err(error) => {
-            return Err(io::Error::from(error.kind()))
-                .context(STEP, "raise the loopback, which watched ports need");
-        }
-    };
     // Before the launcher's /proc is gone.
     forbid_nested_namespaces()?;
-    let mounted = mounts::build(&mut task.view, task.plan, &task.guards)?;
+    let view = mounts::begin(&task.view, task.plan)?;
+    let outside = outside(channel)?;
+    task.view.hide_host_proc(&outside.processes);
+    let mounted = mounts::finish(view, &mut task.view, task.plan, &task.guards)?;
+    let Network { loopback, sockets, connections } = network.enter()?;
     let workdir = hosts_work_dir(task)?;
     read_nothing()?;
     let terminal = task.terminal.as_ref().map(pty::Pair::open).transpose()?;
     let launchers_limits = limits::apply(&task.plan.limits)?;
     privileges::drop_all()?;
     seccomp::load(loopback.is_ok(), task.plan.writes_host_files())?;
-    let launcher = launchers_namespaces(channel)?;
     let mut read_back = ReadBack {
         loopback: loopback.is_ok(),
         sockets_tell: sockets.is_some(),
         memory_group: task.memory_group,
         workdir_read_only: mounted.workdir_read_only,
-        ..read_back::read(&task.plan.limits, &launcher)?
+        ..read_back::read(&task.plan.limits, &outside.namespaces)?
     };
     read_back.launchers_limits.extend(launchers_limits);
     capabilities::check(&capabilities::derive(&read_back, task.plan, task.view.can_be_uncovered), task.plan)?;
@@ -105,14 +103,15 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<Message> {
     let told = message::send(channel.as_fd(), &Message::Started { read_back }, &handles)
         .context(STEP, "report the start");
     let Some(pid) = command else { return told.map(|()| Message::Ended(EndedBy::Exit(0))) };
-    Ok(told.and_then(|()| reap_until_gone(pid)).map_or_else(Message::Broke, Message::Ended))
+    let deadline = Instant::now() + Duration::from_millis(task.plan.limits.wall_ms) + SPARE;
+    Ok(told.and_then(|()| reap_until_gone(pid, deadline)).map_or_else(Message::Broke, Message::Ended))
 }
 
-/// The supervisor has looked them up meanwhile.
-fn launchers_namespaces(channel: &OwnedFd) -> Result<Namespaces> {
-    let message = message::receive(channel.as_fd()).context(STEP, "receive the launcher's namespaces")?;
+/// The supervisor has looked meanwhile.
+fn outside(channel: &OwnedFd) -> Result<Outside> {
+    let message = message::receive(channel.as_fd()).context(STEP, "receive what is outside")?;
     let gone = || io::Error::other("the supervisor is gone");
-    message.map(|(launcher, _)| launcher).ok_or_else(gone).context(STEP, "receive the launcher's namespaces")
+    message.map(|(outside, _)| outside).ok_or_else(gone).context(STEP, "receive what is outside")
 }
 
 /// For the supervisor, who can look at it only with the eyes of the jail: through the mount that maps its owner.
@@ -204,9 +203,9 @@ fn forbid_nested_namespaces() -> Result<()> {
 }
 
 /// Waits for the command, passes on what asks it to end, and buries the orphans that come to pid 1 meanwhile.
-fn reap_until_gone(command: libc::pid_t) -> Result<EndedBy> {
+fn reap_until_gone(command: libc::pid_t, deadline: Instant) -> Result<EndedBy> {
     loop {
-        match signals::wait_as_init()? {
+        match signals::wait_as_init(deadline)? {
             ForInit::Child => {
                 if let Some(end) = bury_the_dead(command)? {
                     return Ok(end);
@@ -215,6 +214,7 @@ fn reap_until_gone(command: libc::pid_t) -> Result<EndedBy> {
             // The command was not waited for yet, so that the number is still that of the group it leads. A dead group
             // needs no signal.
             ForInit::PassOn(signal) => drop(sys::signal_group(command, signal)),
+            ForInit::Late => return Ok(EndedBy::WallClock),
         }
     }
 }

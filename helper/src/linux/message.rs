@@ -1,9 +1,11 @@
 //! Everything that init and the supervisor say to each other: one datagram a message, descriptors with the first.
 
+use super::mount_table::MountTable;
+use super::read_back::Namespaces;
 use super::sys;
 use crate::error::{Context, Result};
 use crate::validate::MOST_WATCHED_PATHS;
-use agentkit_protocol::{EndedBy, Failure, ReadBack, frame};
+use agentkit_protocol::{Bytes, EndedBy, Failure, ReadBack, frame};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{
@@ -14,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 const STEP: &str = "message";
 /// The jail's `/proc`, a private directory, a sock_diag socket, the work dir or two layers of an overlay, a terminal, a packet
@@ -39,6 +42,23 @@ pub(crate) enum Message {
     NotStarted(Failure),
     /// The command was started, and then init could not go on.
     Broke(Failure),
+}
+
+/// What the supervisor says, once.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Outside {
+    /// The launcher's, which the jail's must differ from.
+    pub(crate) namespaces: Namespaces,
+    /// Where processes of the host can be seen.
+    pub(crate) processes: Vec<Bytes>,
+}
+
+impl Outside {
+    pub(crate) fn look() -> Result<Self> {
+        let mounts = MountTable::of_this_process(STEP)?;
+        let processes = mounts.of_processes().map(|path| Bytes::from(path.as_os_str().as_bytes())).collect();
+        Ok(Outside { namespaces: Namespaces::of_this_process()?, processes })
+    }
 }
 
 /// The supervisor's end and init's.

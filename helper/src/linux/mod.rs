@@ -56,7 +56,6 @@ use agentkit_protocol::{Capabilities, Control, Ended, GitNames, Policy};
 use cgroup::Group;
 use git::Guards;
 use identity::Identity;
-use mount_table::MountTable;
 use namespaces::Jail;
 use program::{Program, Surroundings};
 use pty::Terminal;
@@ -68,13 +67,12 @@ use workdir::WorkPath;
 pub(crate) fn launch(plan: &Plan, stdin: Stdin, reporter: &mut Reporter) -> Result<Ended> {
     let workdir = WorkPath::find(plan)?;
     let rules = view::find_all(&plan.rules, &workdir)?;
-    let mounts = MountTable::read("view")?;
-    let around = Surroundings::of_this_process(&workdir, &rules, &mounts, plan);
+    let around = Surroundings::of_this_process(&workdir, &rules, plan)?;
     let program = Program::find(&plan.argv, &around)?;
     let terminal = if plan.tty { Some(Terminal::of_caller()?) } else { None };
     let from_client = matches!(reporter, Reporter::Client(_));
     let command = Command { program: &program, stdin, from_client, terminal };
-    let jail = enter(plan, &workdir, rules, &mounts, Some(command))?;
+    let jail = enter(plan, &workdir, rules, Some(command))?;
     supervise::run(jail, plan, reporter)
 }
 
@@ -83,7 +81,7 @@ pub(crate) fn probe() -> Capabilities {
     let asked = Policy::new(["true"]);
     let outcome = validate::plan(asked).and_then(|plan| {
         let workdir = WorkPath::find(&plan)?;
-        supervise::probe(enter(&plan, &workdir, Vec::new(), &MountTable::read("view")?, None)?)
+        supervise::probe(enter(&plan, &workdir, Vec::new(), None)?)
     });
     outcome.unwrap_or_else(Capabilities::unavailable)
 }
@@ -100,16 +98,10 @@ struct Command<'a> {
 
 /// What happens outside, in an order that matters: what needs the launcher's privileges comes first, then they are
 /// given up, and the new process has none to begin with.
-fn enter(
-    plan: &Plan,
-    workdir: &WorkPath,
-    rules: Vec<Found>,
-    mounts: &MountTable,
-    command: Option<Command>,
-) -> Result<Jail> {
+fn enter(plan: &Plan, workdir: &WorkPath, rules: Vec<Found>, command: Option<Command>) -> Result<Jail> {
     let identity = Identity::choose()?;
     let grants = command.as_ref().map_or(&[][..], |command| &command.program.grants);
-    let mut view = View::new(workdir, grants, rules, mounts)?;
+    let mut view = View::new(workdir, grants, rules)?;
     let guarded = plan.git == GitNames::Protect;
     if identity.gives_up_root() {
         view.open_as_root(&identity, guarded)?;

@@ -39,6 +39,13 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/random", "urandom"),
 ];
 
+/// A view that is not yet the root.
+pub(crate) struct Begun {
+    root: Root,
+    proc: OwnedFd,
+    private: OwnedFd,
+}
+
 /// What the supervisor needs from inside: the jail's own `/proc`, a handle on the file system of the private
 /// directories, the layers of an overlay work dir, and a listener for each watched path.
 pub(crate) struct Mounted {
@@ -50,8 +57,8 @@ pub(crate) struct Mounted {
     pub(crate) workdir_read_only: bool,
 }
 
-/// Builds the view and makes it the root. What is sealed is complete by then; what is writable comes after.
-pub(crate) fn build(view: &mut View, plan: &Plan, guards: &Guards) -> Result<Mounted> {
+/// Builds what is the same in every jail. What is sealed is complete by then; what is writable comes after.
+pub(crate) fn begin(view: &View, plan: &Plan) -> Result<Begun> {
     let mut root = Root::new(plan.limits.disk, view.names())?;
     show_system(&mut root, &view.system)?;
     make_accounts(&mut root)?;
@@ -64,6 +71,12 @@ pub(crate) fn build(view: &mut View, plan: &Plan, guards: &Guards) -> Result<Mou
     }
     let proc = kernel_files::show(&mut root, plan.proc)?;
     let private = make_private_directories(&mut root, plan)?;
+    Ok(Begun { root, proc, private })
+}
+
+/// Adds what this one sees beside it, and makes the whole the root.
+pub(crate) fn finish(begun: Begun, view: &mut View, plan: &Plan, guards: &Guards) -> Result<Mounted> {
+    let Begun { mut root, proc, private } = begun;
     let overlay = show_entries(&mut root, &mut view.entries)?;
     for (path, says) in &view.spellings {
         if root.owns(path) {

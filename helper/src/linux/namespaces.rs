@@ -4,9 +4,8 @@ use super::cgroup::Group;
 use super::git::Guards;
 use super::identity::Identity;
 use super::init::{self, Task};
-use super::message;
+use super::message::{self, Outside};
 use super::pty::Terminal;
-use super::read_back::Namespaces;
 use super::relay::Relays;
 use super::sys::{self, Forked};
 use crate::error::{Context, Hint, NO_USER_NAMESPACES, Result};
@@ -19,7 +18,6 @@ const STEP: &str = "namespaces";
 const ALL: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
@@ -57,9 +55,9 @@ pub(crate) fn enter(task: Task<'_>) -> Result<Jail> {
         Forked::Parent { pid, pidfd } => {
             let pidfd =
                 pidfd.ok_or_else(|| std::io::Error::other("no pidfd came back")).context(STEP, "clone3")?;
-            // Looked up while init is busy; it compares them with its own.
-            let launcher = Namespaces::of_this_process()?;
-            message::send(ours.as_fd(), &launcher, &[]).context(STEP, "tell init about the launcher")?;
+            // Looked up while init is busy.
+            let outside = Outside::look()?;
+            message::send(ours.as_fd(), &outside, &[]).context(STEP, "tell init what is outside")?;
             let can_be_uncovered = task.view.can_be_uncovered;
             let Task { identity, mut relays, terminal, guards, directory, .. } = task;
             // As long as we held the pipes too, the copiers would wait for us.

@@ -6,23 +6,25 @@ use crate::error::{Context, Hint, Result, failure, policy};
 use crate::input::Source;
 use crate::report::Reporter;
 use agentkit_protocol::FailureKind;
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::{Gid, Uid};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 
 const STEP: &str = "sanitize";
-/// The first descriptor that is not a standard stream. (std has already filled 0 to 2 where the caller left a gap.)
+/// The first descriptor that is not a standard stream.
 const FIRST: i32 = 3;
 
 /// Refuses borrowed privileges, closes inherited descriptors, undoes inherited signal settings. Returns where to report to
 /// and where the policy comes from.
 pub(crate) fn sanitize(caller: &Caller) -> Result<(Reporter, Source)> {
     refuse_borrowed_privilege()?;
+    fill_streams()?;
     let answer = match *caller {
         Caller::Client => {
             close_all_but_streams_and(&[]).context(STEP, "close inherited descriptors")?;
@@ -62,6 +64,19 @@ fn refuse_borrowed_privilege() -> Result<()> {
     Ok(())
 }
 
+/// Where the caller left a gap, whatever is opened next would be taken for a stream.
+fn fill_streams() -> Result<()> {
+    for fd in 0..FIRST {
+        let named = ManuallyDrop::new(sys::adopt(fd));
+        if fcntl(named.as_fd(), FcntlArg::F_GETFD) == Err(Errno::EBADF) {
+            let nothing = OpenOptions::new().read(true).write(true).open("/dev/null");
+            // The lowest free number is this one.
+            let _ = ManuallyDrop::new(nothing.context(STEP, "open /dev/null")?);
+        }
+    }
+    Ok(())
+}
+
 /// A descriptor that the caller named on the command line.
 fn keep(fd: i32, flag: &str, how: &str) -> Result<File> {
     let named = ManuallyDrop::new(sys::adopt(fd));
@@ -89,12 +104,13 @@ pub(super) fn close_all_but_streams_and(kept: &[i32]) -> io::Result<()> {
 /// inherited by the command.
 fn reset_signals() -> Result<()> {
     for number in ignored_signals().context(STEP, "read /proc/self/status")? {
-        // SIGPIPE stays ignored here (std does that): a caller that went away must not kill the supervisor half-way.
         // 32 up to SIGRTMIN are the C library's own: its posix_spawn ignores them in the child, its sigaction refuses.
         if number != nix::libc::SIGPIPE && !(32..nix::libc::SIGRTMIN()).contains(&number) {
             sys::reset_signal(number).context(STEP, format_args!("reset signal {number}"))?;
         }
     }
+    // A caller that went away must not kill the supervisor half-way.
+    sys::ignore_signal(nix::libc::SIGPIPE).context(STEP, "ignore SIGPIPE")?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
         .map_err(io::Error::from)
         .context(STEP, "sigprocmask")

@@ -8,7 +8,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const STEP: &str = "signals";
 /// By these a caller or a terminal asks for the end. They are passed on to the command.
@@ -102,22 +102,28 @@ pub(super) enum ForInit {
     Child,
     /// The supervisor passes this signal on.
     PassOn(i32),
+    /// The time is up.
+    Late,
 }
 
 /// What the jail's own processes send to their init has no effect, as everywhere, but for this: while one of them waits
 /// there, the kernel drops another of the same number. So a command that floods init may miss that it is asked to end; it
 /// is killed in time all the same.
-pub(super) fn wait_as_init() -> Result<ForInit> {
+pub(super) fn wait_as_init(deadline: Instant) -> Result<ForInit> {
     let wanted = STOP.into_iter().chain([Signal::SIGCHLD]).collect();
-    let mut longest = Some(SOON);
+    let mut longest = SOON;
     loop {
-        match sys::wait_for_signal(&wanted, longest).context(STEP, "wait for a signal")? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(ForInit::Late);
+        }
+        match sys::wait_for_signal(&wanted, left.min(longest)).context(STEP, "wait for a signal")? {
             Some((libc::SIGCHLD, _)) => return Ok(ForInit::Child),
             Some((signal, true)) => return Ok(ForInit::PassOn(signal)),
             Some((_, false)) => {}
             None => {
                 sys::give_memory_back();
-                longest = None;
+                longest = Duration::MAX;
             }
         }
     }

@@ -38,7 +38,8 @@ pub(crate) enum Forked {
 /// `clone3(2)` (Linux 5.3) without shared memory: like fork, with new namespaces.
 ///
 /// The caller must be single-threaded: the child is a copy of this thread alone, and a lock held by another would stay
-/// held for ever. The helper starts its only other thread, the one that writes reports, after its last fork.
+/// held for ever. The supervisor starts its only other thread, the one that writes reports, after its last fork, and
+/// init's has ended before the command is started.
 pub(crate) fn clone_process(namespaces: c_int) -> io::Result<Forked> {
     let mut pidfd: RawFd = -1;
     // SAFETY: all-zero is the documented "unset" of every field of this plain struct.
@@ -337,20 +338,17 @@ pub(crate) fn wait_with_usage(pid: libc::pid_t) -> io::Result<(c_int, Duration)>
 /// `sigtimedwait(2)`: waits until one of these blocked signals has come, or for this long, and tells whether a process outside this pid
 /// namespace sent it by kill(2) or its kind. (The kernel names the sender, except to a process whose queue was filled:
 /// good enough where a pretended signal does no more than its sender could do otherwise.)
-pub(crate) fn wait_for_signal(
-    signals: &SigSet,
-    longest: Option<Duration>,
-) -> io::Result<Option<(c_int, bool)>> {
+pub(crate) fn wait_for_signal(signals: &SigSet, longest: Duration) -> io::Result<Option<(c_int, bool)>> {
     // SAFETY: all-zero is a valid value of this plain struct, which the kernel overwrites.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let longest = longest.map(|time| libc::timespec {
-        tv_sec: time.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-        tv_nsec: time.subsec_nanos().into(),
-    });
-    let longest = longest.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let longest = libc::timespec {
+        tv_sec: longest.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: longest.subsec_nanos().into(),
+    };
     loop {
-        // SAFETY: set and time live through the call (no time means for ever), and `info` is valid for writes.
-        match check(unsafe { libc::sigtimedwait(signals.as_ref(), &raw mut info, longest) }.into()) {
+        // SAFETY: set and time live through the call, and `info` is valid for writes.
+        match check(unsafe { libc::sigtimedwait(signals.as_ref(), &raw mut info, &raw const longest) }.into())
+        {
             Ok(_) => break,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -393,6 +391,16 @@ pub(crate) fn give_memory_back() {
     }
 }
 
+/// Lets threads share one heap (mallopt(3), which only the GNU C library has): one of its own for each is made to be fast
+/// for long, and costs four calls and some pages that are never given back.
+pub(crate) fn share_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it only sets a number that later allocations go by.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 fn duration(time: libc::timeval) -> Duration {
     let seconds = Duration::from_secs(time.tv_sec.try_into().unwrap_or(0));
     seconds + Duration::from_micros(time.tv_usec.try_into().unwrap_or(0))
@@ -423,6 +431,12 @@ pub(crate) fn raise_loopback(socket: BorrowedFd) -> io::Result<()> {
             .into(),
     )
     .map(drop)
+}
+
+/// The network namespace that a socket is in, by `ioctl(SIOCGSKNS)` (Linux 4.9).
+pub(crate) fn namespace_of_socket(socket: BorrowedFd) -> io::Result<OwnedFd> {
+    // SAFETY: this ioctl takes no argument.
+    owned(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGSKNS as libc::Ioctl) }.into())
 }
 
 /// One instruction of classic BPF.
@@ -567,8 +581,19 @@ pub(crate) fn set_terminal_size(terminal: BorrowedFd, size: &libc::winsize) -> i
 
 /// `sigaction(2)` with `SIG_DFL`.
 pub(crate) fn reset_signal(number: c_int) -> io::Result<()> {
-    // SAFETY: all-zero is the default action with an empty mask and no flags; no handler of ours is involved.
-    let action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: `action` lives through the call and the old action is not asked for.
+    set_action(number, libc::SIG_DFL)
+}
+
+/// `sigaction(2)` with `SIG_IGN`.
+pub(crate) fn ignore_signal(number: c_int) -> io::Result<()> {
+    set_action(number, libc::SIG_IGN)
+}
+
+/// Only for the two that name no function.
+fn set_action(number: c_int, what: libc::sighandler_t) -> io::Result<()> {
+    // SAFETY: all-zero is an action with an empty mask and no flags.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = what;
+    // SAFETY: `action` lives through the call and the old action is not asked for; no handler of ours is involved.
     check(unsafe { libc::sigaction(number, &raw const action, std::ptr::null_mut()) }.into()).map(drop)
 }

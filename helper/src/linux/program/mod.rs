@@ -47,17 +47,14 @@ pub(crate) struct Surroundings<'a> {
 
 impl<'a> Surroundings<'a> {
     /// Those of this process.
-    pub(crate) fn of_this_process(
-        workdir: &WorkPath,
-        rules: &[Found],
-        mounts: &MountTable,
-        plan: &'a Plan,
-    ) -> Self {
+    pub(crate) fn of_this_process(workdir: &WorkPath, rules: &[Found], plan: &'a Plan) -> Result<Self> {
         let start = workdir.on_host().map(Path::to_path_buf);
         let mut writable: Vec<_> =
             workdir.on_host().into_iter().chain(view::writable(rules)).map(Path::to_path_buf).collect();
-        writable.extend(mounts.other_names(&writable));
-        Surroundings { own: Box::new(|name| std::env::var_os(name)), asked: &plan.env, writable, start }
+        if !writable.is_empty() {
+            writable.extend(MountTable::of_this_process(STEP)?.other_names(&writable));
+        }
+        Ok(Surroundings { own: Box::new(|name| std::env::var_os(name)), asked: &plan.env, writable, start })
     }
 
     fn asked(&self, name: &str) -> Option<OsString> {

@@ -1,20 +1,26 @@
 //! The host's `/proc`, where it is mounted in what a jail is shown: in a chroot, for instance.
 
-use super::System;
+use super::View;
 use super::entry::{Access, Entry, Kind};
-use crate::linux::mount_table::MountTable;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// Hides it: it would show the host's processes, whoever owns the directory.
-pub(super) fn hide(entries: &mut BTreeMap<PathBuf, Entry>, system: &System, mounts: &MountTable) {
+/// Hides it, if it is shown: with the host's processes, whoever owns the directory.
+pub(super) fn hide(view: &mut View, path: &Path) {
     let shown = |above: &Path| {
-        system.shows(above)
-            || entries.get(above).is_some_and(|entry| entry.is_dir() && entry.access.has_source())
+        let entry = find(&view.entries, above).ok().map(|at| &view.entries[at]);
+        view.system.shows(above) || entry.is_some_and(|entry| entry.is_dir() && entry.access.has_source())
     };
-    let found: Vec<_> = mounts.of_processes().filter(|path| path.ancestors().any(shown)).collect();
-    for path in found {
-        let kind = if path.is_dir() { Kind::Directory } else { Kind::File };
-        entries.insert(path.clone(), Entry::new(&path, kind, Access::Hidden, (0, 0)));
+    if !path.ancestors().any(shown) {
+        return;
     }
+    let kind = if path.is_dir() { Kind::Directory } else { Kind::File };
+    let hidden = Entry::new(path, kind, Access::Hidden, (0, 0));
+    match find(&view.entries, path) {
+        Ok(at) => view.entries[at] = hidden,
+        Err(at) => view.entries.insert(at, hidden),
+    }
+}
+
+fn find(entries: &[Entry], path: &Path) -> Result<usize, usize> {
+    entries.binary_search_by(|entry| entry.path.as_path().cmp(path))
 }

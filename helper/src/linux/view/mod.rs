@@ -6,11 +6,11 @@ mod rules;
 mod system;
 
 use super::identity::Identity;
-use super::mount_table::MountTable;
 use super::owner_map::OwnerMaps;
 use super::resolve::{open_real, replaced};
 use super::workdir::WorkPath;
 use crate::error::{Context, Hint, Result, policy};
+use agentkit_protocol::Bytes;
 pub(crate) use entry::{Access, Entry, Kind, restrictions};
 use nix::fcntl::readlinkat;
 use nix::libc;
@@ -18,7 +18,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::fstat;
 pub(crate) use rules::{Found, find_all, writable};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 pub(crate) use system::{System, is_system};
 
@@ -47,12 +49,7 @@ pub(crate) struct View {
 
 impl View {
     /// Decides what is seen; mounts nothing yet.
-    pub(crate) fn new(
-        workdir: &WorkPath,
-        grants: &[PathBuf],
-        rules: Vec<Found>,
-        mounts: &MountTable,
-    ) -> Result<Self> {
+    pub(crate) fn new(workdir: &WorkPath, grants: &[PathBuf], rules: Vec<Found>) -> Result<Self> {
         let mut system = System::of(Path::new("/"))?;
         let mut entries = BTreeMap::new();
         for path in grants {
@@ -65,7 +62,6 @@ impl View {
         let mut spellings = workdir.links()?;
         let protected_links = add_rules(&mut entries, &mut spellings, rules)?;
         let can_be_uncovered = rules::can_be_uncovered(&entries, &system);
-        host_proc::hide(&mut entries, &system, mounts);
         rules::pin(&mut entries, &protected_links);
         rules::seal_in_place(&mut entries);
         let workdir = workdir.on_host().map(Path::to_path_buf);
@@ -79,6 +75,11 @@ impl View {
         allow_descriptors(sources as u64 + OTHER_DESCRIPTORS)?;
         let mut owners = OwnerMaps::new(identity);
         self.entries.iter_mut().try_for_each(|entry| entry.open_as_root(&mut owners, guarded))
+    }
+
+    /// Hides these places, where processes of the host would show.
+    pub(crate) fn hide_host_proc(&mut self, places: &[Bytes]) {
+        places.iter().for_each(|place| host_proc::hide(self, Path::new(OsStr::from_bytes(&place.0))));
     }
 
     /// At most how many files and directories of the jail's own the entries need.

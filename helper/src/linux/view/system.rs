@@ -2,7 +2,8 @@
 
 use super::STEP;
 use crate::error::{Context, Result};
-use std::fs::DirEntry;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -12,11 +13,17 @@ use std::path::{Component, Path, PathBuf};
 const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
 
 /// The parts of `/etc` that programs need to start: links of `/usr` that lead there, the loader's cache, certificates,
-/// names and types. No accounts, no host names, no keys.
-const ETC: [&str; 7] =
-    ["alternatives", "ld.so.cache", "localtime", "mime.types", "protocols", "services", "timezone"];
-/// The same, by the start of a name that goes on with a version: `python3.13`, `java-21-openjdk`.
-const ETC_VERSIONED: [&str; 2] = ["python3", "java-"];
+/// names and types. No accounts, no host names, no keys. With whether it is a directory.
+const ETC: [(&str, bool); 8] = [
+    ("alternatives", true),
+    ("ld.so.cache", false),
+    ("localtime", false),
+    ("mime.types", false),
+    ("protocols", false),
+    ("python3", true),
+    ("services", false),
+    ("timezone", false),
+];
 /// The same, from directories that hold secrets too: the directory, the path in it, and whether that is a directory.
 const ETC_NESTED: [(&str, &str, bool); 4] = [
     ("ssl", "certs", true),
@@ -25,6 +32,10 @@ const ETC_NESTED: [(&str, &str, bool); 4] = [
     // Where the links among the certificates lead on Fedora and its kin.
     ("pki", "ca-trust/extracted", true),
 ];
+/// Java's are named after what lies here.
+const JAVA: &str = "/usr/lib/jvm";
+/// Python's after what this leads to: `python3.13`.
+const PYTHON: &str = "/usr/bin/python3";
 
 /// Whether a path lies in a system directory and so needs no grant.
 pub(crate) fn is_system(path: &Path) -> bool {
@@ -59,25 +70,27 @@ impl System {
 
     /// One call tells a link, something else and nothing apart.
     fn add_directory(&mut self, root: &Path, path: PathBuf) -> Result<()> {
-        match std::fs::read_link(outside(root, &path)) {
-            Ok(says) => self.links.push((path, says)),
-            // Not a link.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.binds.push((path, true)),
-            Err(error) if is_absence(&error) => {}
-            Err(error) => return Err(error).context(STEP, format_args!("look at {path:?}")),
+        match look(&outside(root, &path)).context(STEP, format_args!("look at {path:?}"))? {
+            Some(Found::Link(says)) => self.links.push((path, says)),
+            Some(Found::Other) => self.binds.push((path, true)),
+            None => {}
         }
         Ok(())
     }
 
+    /// Name by name: a host's `/etc` is long, and to list it would take as long as ten mounts.
     fn add_configuration(&mut self, root: &Path) -> io::Result<()> {
-        for entry in std::fs::read_dir(outside(root, Path::new("/etc")))? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if is_wanted(name.as_bytes()) {
-                self.add_entry(&entry)?;
-            }
-            for (_, below, is_dir) in ETC_NESTED.iter().filter(|(directory, ..)| name == *directory) {
-                self.binds.push((Path::new("/etc").join(&name).join(below), *is_dir));
+        for (name, is_dir) in ETC {
+            self.add_entry(root, Path::new("/etc").join(name), is_dir)?;
+        }
+        for name in versioned(root)? {
+            self.add_entry(root, Path::new("/etc").join(name), true)?;
+        }
+        for directory in ["ssl", "pki"] {
+            let path = Path::new("/etc").join(directory);
+            if look(&outside(root, &path))?.is_some() {
+                let nested = ETC_NESTED.iter().filter(|(above, ..)| *above == directory);
+                self.binds.extend(nested.map(|(_, below, is_dir)| (path.join(below), *is_dir)));
             }
         }
         Ok(())
@@ -85,19 +98,21 @@ impl System {
 
     /// A link into a system directory is made anew, since programs read from it (the time zone's name). Any other would
     /// lead to what the jail does not see, so that what it leads to is shown in its place.
-    fn add_entry(&mut self, entry: &DirEntry) -> io::Result<()> {
-        let path = Path::new("/etc").join(entry.file_name());
-        let kind = entry.file_type()?;
-        if !kind.is_symlink() {
-            self.binds.push((path, kind.is_dir()));
-            return Ok(());
-        }
-        let says = std::fs::read_link(entry.path())?;
+    fn add_entry(&mut self, root: &Path, path: PathBuf, is_dir: bool) -> io::Result<()> {
+        let place = outside(root, &path);
+        let says = match look(&place)? {
+            Some(Found::Link(says)) => says,
+            Some(Found::Other) => {
+                self.binds.push((path, is_dir));
+                return Ok(());
+            }
+            None => return Ok(()),
+        };
         if is_system(&lexically(&Path::new("/etc").join(&says))) {
             self.links.push((path, says));
             return Ok(());
         }
-        match entry.path().metadata() {
+        match place.metadata() {
             Ok(meta) => self.binds.push((path, meta.is_dir())),
             Err(error) if is_absence(&error) => self.links.push((path, says)),
             Err(error) => return Err(error),
@@ -106,9 +121,42 @@ impl System {
     }
 }
 
-fn is_wanted(name: &[u8]) -> bool {
-    ETC.iter().any(|wanted| wanted.as_bytes() == name)
-        || ETC_VERSIONED.iter().any(|start| name.starts_with(start.as_bytes()))
+/// What of `/etc` is named after a version, if it is there.
+fn versioned(root: &Path) -> io::Result<BTreeSet<OsString>> {
+    let python = std::fs::read_link(outside(root, Path::new(PYTHON))).ok();
+    let mut names: BTreeSet<_> =
+        python.iter().filter_map(|says| says.file_name()).map(OsStr::to_owned).collect();
+    let found = match std::fs::read_dir(outside(root, Path::new(JAVA))) {
+        Err(error) if is_absence(&error) => return Ok(names),
+        found => found?,
+    };
+    for entry in found {
+        let name = entry?.file_name();
+        // `java-17-openjdk-amd64` has its settings in `java-17-openjdk`.
+        let end = name.as_bytes().iter().rposition(|byte| *byte == b'-');
+        if let Some(end) = end.filter(|_| name.as_bytes().starts_with(b"java-")) {
+            names.insert(OsStr::from_bytes(&name.as_bytes()[..end]).to_owned());
+            names.insert(name);
+        }
+    }
+    Ok(names)
+}
+
+enum Found {
+    /// And what it says.
+    Link(PathBuf),
+    Other,
+}
+
+/// What is there, in one call.
+fn look(path: &Path) -> io::Result<Option<Found>> {
+    match std::fs::read_link(path) {
+        Ok(says) => Ok(Some(Found::Link(says))),
+        // Not a link.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(Some(Found::Other)),
+        Err(error) if is_absence(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// What a host does not have is left out of the view.
@@ -185,13 +233,21 @@ mod tests {
     fn only_harmless_configuration_is_shown() {
         let files =
             ["etc/passwd", "etc/shadow", "etc/ld.so.cache", "etc/ssl/private/key", "etc/python3.11/x"];
-        let found = system(&["etc/ssh", "etc/java-17-openjdk"], &files, &[]);
+        let directories = [
+            "etc/ssh",
+            "etc/java-17-openjdk",
+            "etc/python3.9",
+            "usr/bin",
+            "usr/lib/jvm/java-17-openjdk-amd64",
+        ];
+        let found = system(&directories, &files, &[("usr/bin/python3", "python3.11")]);
         let wanted = [
             ("/etc/java-17-openjdk", true),
             ("/etc/ld.so.cache", false),
             ("/etc/python3.11", true),
             ("/etc/ssl/certs", true),
             ("/etc/ssl/openssl.cnf", false),
+            ("/usr", true),
         ];
         assert_eq!((found.links, found.binds), (links(&[]), binds(&wanted)));
     }
