@@ -25,6 +25,8 @@ fn main() -> ExitCode {
             ),
             trial("a_host_that_lacks_one_call_of_many", a_host_that_lacks_one_call_of_many),
             trial("a_host_that_cannot_show_its_directories", a_host_that_cannot_show_its_directories),
+            trial("a_host_without_landlock", a_host_without_landlock),
+            trial("a_host_whose_landlock_does_nothing", a_host_whose_landlock_does_nothing),
             trial("a_host_with_no_namespaces_left", a_host_with_no_namespaces_left),
             trial("a_launcher_whose_uid_is_not_what_it_seems", a_launcher_whose_uid_is_not_what_it_seems),
             trial("a_host_that_covers_a_part_of_proc", a_host_that_covers_a_part_of_proc),
@@ -97,6 +99,36 @@ fn a_host_that_takes_privileges_from_namespaces() -> Result<(), Stop> {
         step == "mounts" && message.contains("mount") && message.contains("AppArmor"),
         "{step}: {message}"
     );
+    Ok(())
+}
+
+/// With the report on standard output.
+fn reporting() -> [String; 4] {
+    ["sh", "-c", "exec \"$@\" 3>&1", "-"].map(str::to_owned)
+}
+
+/// It is a second wall, and where it is missing the report says so.
+fn a_host_without_landlock() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let before = [&reporting()[..], &seccomp::preloader(&[("landlock_create_ruleset", ENOSYS)])].concat();
+    let run = desk.call_under(&before, &["--report-fd", "3"], &json(&desk.tracer())?)?;
+    assert!(run.status.success() && text(&run).contains(r#""landlock":false"#) && desk.ran(), "{run:?}");
+    Ok(())
+}
+
+/// What is claimed was tried.
+fn a_host_whose_landlock_does_nothing() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let run = desk.call_under(&reporting(), &["--report-fd", "3"], &json(&desk.tracer())?)?;
+    if !text(&run).contains(r#""landlock":true"#) {
+        return Err(Stop::Skip("this kernel has no Landlock".into()));
+    }
+    let desk = Desk::new()?;
+    let says_done = seccomp::preloader(&[("landlock_restrict_self", 0)]);
+    let run = desk.call_under(&says_done, &[], &json(&desk.tracer())?)?;
+    let message = String::from_utf8_lossy(&run.stderr);
+    assert_eq!((run.status.code(), desk.ran()), (Some(125), false), "{run:?}");
+    assert!(message.contains("landlock: ") && message.contains("could still be changed"), "{message}");
     Ok(())
 }
 

@@ -16,7 +16,8 @@ ARCHES = {
                                  seccomp=277)),
 }
 BOTH = dict(setns=dict(x86_64=308, aarch64=268), open_tree=428, move_mount=429, fsopen=430, fsconfig=431, fsmount=432,
-            pidfd_open=434, clone3=435, close_range=436, openat2=437, mount_setattr=442, landlock_create_ruleset=444)
+            pidfd_open=434, clone3=435, close_range=436, openat2=437, mount_setattr=442, landlock_create_ruleset=444,
+            landlock_restrict_self=446)
 NAMESPACES = 0x7E020080
 machine = os.uname().machine
 arch, numbers = ARCHES[machine]

@@ -53,6 +53,9 @@ pub struct ReadBack {
     /// Whether the process limit binds the jail's user, which it does unless that is root's uid to the kernel. Where the
     /// launcher is in a user namespace itself, no number tells, and it was tried out.
     pub limits_bind: bool,
+    /// Whether Landlock forbids changes of mounts and device nodes too, as was tried. Kernels before Linux 5.13, or
+    /// started without it, cannot; capabilities and filter forbid both in any case.
+    pub landlock: bool,
     /// Whether the jail's own loopback is up.
     pub loopback: bool,
     /// Whether the kernel tells the supervisor what the jail's sockets hold.

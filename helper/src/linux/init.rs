@@ -10,7 +10,7 @@ use super::pty::{self, Terminal};
 use super::relay::Relays;
 use super::signals::{self, ForInit};
 use super::view::View;
-use super::{capabilities, limits, mounts, privileges, read_back, seccomp, sys};
+use super::{capabilities, landlock, limits, mounts, privileges, read_back, seccomp, sys};
 use crate::error::{Context, Hint, Result};
 use crate::validate::Plan;
 use agentkit_protocol::{EndedBy, ReadBack};
@@ -79,9 +79,11 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<Message> {
     read_nothing()?;
     let terminal = task.terminal.as_ref().map(pty::Pair::open).transpose()?;
     let launchers_limits = limits::apply(&task.plan.limits)?;
+    let landlock = landlock::restrict()?;
     privileges::drop_all()?;
     seccomp::load(loopback.is_ok(), task.plan.writes_host_files())?;
     let mut read_back = ReadBack {
+        landlock,
         loopback: loopback.is_ok(),
         sockets_tell: sockets.is_some(),
         memory_group: task.memory_group,

@@ -12,6 +12,7 @@ mod git;
 mod identity;
 mod init;
 mod kernel_files;
+mod landlock;
 mod limits;
 mod look;
 mod memory;

@@ -442,6 +442,18 @@ pub(crate) fn namespace_of_socket(socket: BorrowedFd) -> io::Result<OwnedFd> {
 /// One instruction of classic BPF.
 pub(crate) type Instruction = (u16, u8, u8, u32);
 
+/// `landlock_create_ruleset(2)` (Linux 5.13): rules that allow none of these `LANDLOCK_ACCESS_FS_*` anywhere.
+pub(crate) fn forbid_accesses(rights: u64) -> io::Result<OwnedFd> {
+    // SAFETY: the first version of `struct landlock_ruleset_attr` is this one number; its address and size are passed.
+    owned(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const rights, size_of::<u64>(), 0) })
+}
+
+/// `landlock_restrict_self(2)` (Linux 5.13).
+pub(crate) fn restrict_self(rules: BorrowedFd) -> io::Result<()> {
+    // SAFETY: it takes two numbers.
+    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) }).map(drop)
+}
+
 fn program(instructions: &[Instruction]) -> Vec<libc::sock_filter> {
     instructions.iter().map(|&(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k }).collect()
 }
