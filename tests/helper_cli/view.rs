@@ -29,6 +29,7 @@ tests![
     a_read_only_work_dir,
     a_work_dir_that_a_rule_makes_read_only,
     rules_on_the_work_dir,
+    files_go_from_one_directory_to_another,
     mounts_with_flags,
     a_host_with_many_mounts,
     a_full_proc,
@@ -297,6 +298,23 @@ fn a_work_dir_that_a_rule_makes_read_only() -> Result<(), Stop> {
         assert_eq!(fs::read_to_string(desk.path("work/kept"))?, "kept\n");
         assert!(!desk.path("work/new").exists() && !desk.path("work/.git/hooks/x").exists());
         assert_eq!(fs::metadata(desk.path("work"))?.permissions().mode() & 0o777, 0o700);
+    }
+    Ok(())
+}
+
+/// Landlock's first version would forbid it.
+fn files_go_from_one_directory_to_another() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let script = "for place in . /tmp; do\n\
+                  cd $place && mkdir a b && echo text >a/file && before=$(stat -c %i a/file)\n\
+                  mv a/file b && ln b/file a/again && mv b/file .\n\
+                  [ $before = $(stat -c %i file) ] && [ file -ef a/again ] || exit 1\n\
+                  done";
+    let bind = desk.policy(script);
+    let overlay = WorkDir::Overlay { path: Bytes::from(desk.path("work")), commit: Commit::Never };
+    for workdir in [overlay, WorkDir::Scratch, bind.workdir.clone()] {
+        let run = desk.launch(&Policy { workdir, ..bind.clone() })?;
+        assert!(run.status.success(), "{run:?}");
     }
     Ok(())
 }

@@ -53,7 +53,7 @@ pub struct ReadBack {
     /// Whether the process limit binds the jail's user, which it does unless that is root's uid to the kernel. Where the
     /// launcher is in a user namespace itself, no number tells, and it was tried out.
     pub limits_bind: bool,
-    /// Whether Landlock forbids changes of mounts and device nodes too, as was tried. Kernels before Linux 5.13, or
+    /// Whether Landlock forbids changes of mounts and device nodes too, as was tried. Kernels before Linux 5.19, or
     /// started without it, cannot; capabilities and filter forbid both in any case.
     pub landlock: bool,
     /// Whether the jail's own loopback is up.

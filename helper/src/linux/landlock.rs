@@ -3,25 +3,39 @@
 use super::sys;
 use crate::error::{Context, Result};
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::mount::{MntFlags, umount2};
+use nix::sys::stat::Mode;
 use std::io;
 use std::os::fd::AsFd;
 
 const STEP: &str = "landlock";
-/// `LANDLOCK_ACCESS_FS_MAKE_CHAR` and `LANDLOCK_ACCESS_FS_MAKE_BLOCK` of linux/landlock.h.
-const MAKE_DEVICES: u64 = 1 << 6 | 1 << 11;
+/// `LANDLOCK_ACCESS_FS_*` of linux/landlock.h.
+const MAKE_CHARACTER_DEVICE: u64 = 1 << 6;
+const MAKE_BLOCK_DEVICE: u64 = 1 << 11;
+const REFER: u64 = 1 << 13;
+/// The first version that can allow to rename and link between directories. Before Linux 5.19 it forbids that to whoever
+/// uses it at all, which few programs can do without.
+const USEFUL: usize = 2;
 
 /// Forbids device nodes and, as any such domain does, changes of mounts. The view itself needs no rules: what is not to be
 /// seen is not mounted. Returns whether it is in force, which was tried; the kernel does not show it.
 pub(crate) fn restrict() -> Result<bool> {
-    let rules = match sys::forbid_accesses(MAKE_DEVICES) {
+    match sys::landlock_version() {
+        Ok(version) if version < USEFUL => return Ok(false),
         // Not built in, or not switched on.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EOPNOTSUPP)) => {
             return Ok(false);
         }
-        rules => rules.context(STEP, "landlock_create_ruleset")?,
+        version => version.context(STEP, "ask for the version of landlock_create_ruleset")?,
     };
+    let rules = sys::handle_accesses(MAKE_CHARACTER_DEVICE | MAKE_BLOCK_DEVICE | REFER)
+        .context(STEP, "landlock_create_ruleset")?;
+    let root = open("/", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+        .map_err(io::Error::from)
+        .context(STEP, "open /")?;
+    sys::allow_below(rules.as_fd(), root.as_fd(), REFER).context(STEP, "landlock_add_rule")?;
     sys::restrict_self(rules.as_fd()).context(STEP, "landlock_restrict_self")?;
     match umount2("/tmp", MntFlags::MNT_EXPIRE) {
         Err(Errno::EPERM) => Ok(true),

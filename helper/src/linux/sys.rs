@@ -442,10 +442,37 @@ pub(crate) fn namespace_of_socket(socket: BorrowedFd) -> io::Result<OwnedFd> {
 /// One instruction of classic BPF.
 pub(crate) type Instruction = (u16, u8, u8, u32);
 
-/// `landlock_create_ruleset(2)` (Linux 5.13): rules that allow none of these `LANDLOCK_ACCESS_FS_*` anywhere.
-pub(crate) fn forbid_accesses(rights: u64) -> io::Result<OwnedFd> {
+/// `landlock_create_ruleset(2)` (Linux 5.13) with `LANDLOCK_CREATE_RULESET_VERSION`.
+pub(crate) fn landlock_version() -> io::Result<usize> {
+    const VERSION: c_int = 1;
+    // SAFETY: with this flag there is no struct, and null and zero say so.
+    let version = check(unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u64>(), 0_usize, VERSION)
+    })?;
+    usize::try_from(version).map_err(io::Error::other)
+}
+
+/// `landlock_create_ruleset(2)`: rules that allow none of these `LANDLOCK_ACCESS_FS_*` anywhere.
+pub(crate) fn handle_accesses(rights: u64) -> io::Result<OwnedFd> {
     // SAFETY: the first version of `struct landlock_ruleset_attr` is this one number; its address and size are passed.
     owned(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const rights, size_of::<u64>(), 0) })
+}
+
+/// `landlock_add_rule(2)` with `LANDLOCK_RULE_PATH_BENEATH`: allows these rights in a directory and everything below it.
+pub(crate) fn allow_below(rules: BorrowedFd, directory: BorrowedFd, rights: u64) -> io::Result<()> {
+    const PATH_BENEATH: c_int = 1;
+    /// `struct landlock_path_beneath_attr` of linux/landlock.h.
+    #[repr(C, packed)]
+    struct PathBeneath {
+        rights: u64,
+        directory: RawFd,
+    }
+    let rule = PathBeneath { rights, directory: directory.as_raw_fd() };
+    // SAFETY: `rule` lives through the call, which reads a struct of this layout.
+    check(unsafe {
+        libc::syscall(libc::SYS_landlock_add_rule, rules.as_raw_fd(), PATH_BENEATH, &raw const rule, 0)
+    })
+    .map(drop)
 }
 
 /// `landlock_restrict_self(2)` (Linux 5.13).
