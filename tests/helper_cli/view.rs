@@ -385,7 +385,7 @@ fn a_full_proc() -> Result<(), Stop> {
     let script = "[ -d /proc/1 ] && grep -q MemTotal /proc/meminfo && grep -q processor /proc/cpuinfo && echo readable\n\
                   for file in kallsyms kcore keys timer_list sysrq-trigger cmdline modules fs bus irq; do\n\
                   cat /proc/$file/* /proc/$file 2>/dev/null; ls /proc/$file/ 2>/dev/null; done\n\
-                  (echo 1 > /proc/sys/vm/swappiness) 2>/dev/null || echo sealed; ls /proc/sys | head -1";
+                  cat /proc/sys/kernel/random/boot_id 2>/dev/null; (echo 1 > /proc/sys/vm/swappiness) 2>/dev/null || echo sealed; ls /proc/sys | head -1";
     let policy = Policy { proc: ProcFiles::Full, ..desk.policy(script) };
     assert_eq!(text(&desk.launch(&policy)?.stdout), "readable\nsealed\nabi\n");
     Ok(())

@@ -33,6 +33,8 @@ const SHOWN: [&str; 12] = [
 ];
 /// Shown, but only to be read: the kernel's settings.
 const SETTINGS: &str = "sys";
+/// Of those, what tells one machine from another.
+const IDENTITY: &str = "sys/kernel/random/boot_id";
 
 /// Mounts it and returns a handle on it. It shows the jail's processes alone, in any case.
 pub(crate) fn show(root: &mut Root, files: ProcFiles) -> Result<OwnedFd> {
@@ -73,7 +75,16 @@ fn restrict(root: &mut Root) -> Result<()> {
         sys::attach_mount(cover.as_fd(), target.as_fd())
             .context(STEP, format_args!("move_mount to /proc/{name:?}"))?;
     }
-    Ok(())
+    hide(root, &proc.join(IDENTITY))
+}
+
+fn hide(root: &mut Root, file: &Path) -> Result<()> {
+    let target = match open_inside(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        target => target.context(STEP, format_args!("open {file:?}"))?,
+    };
+    let nothing = clone(AT_FDCWD, root.nothing(false)?)?;
+    sys::attach_mount(nothing.as_fd(), target.as_fd()).context(STEP, format_args!("move_mount to {file:?}"))
 }
 
 fn read_only(path: &Path) -> Result<OwnedFd> {
