@@ -1,0 +1,130 @@
+//! What an attack is.
+
+use crate::judge::Judge;
+use crate::scene::Scene;
+use agentkit_protocol::Control;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+
+/// What is attacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// Networks, and sockets of the host.
+    Network,
+    /// Files outside the granted directory.
+    Filesystem,
+    /// Other processes, and the end of the run.
+    Processes,
+    /// What everybody shares.
+    Resources,
+    /// The kernel's interface.
+    Kernel,
+    /// What the launcher did not mean to tell.
+    Leakage,
+    /// The caller's terminal.
+    Terminal,
+    /// What a run leaves for programs of the host.
+    Persistence,
+}
+
+impl Family {
+    /// Every family, in the order of reports.
+    pub const ALL: [Family; 8] = [
+        Family::Network,
+        Family::Filesystem,
+        Family::Processes,
+        Family::Resources,
+        Family::Kernel,
+        Family::Leakage,
+        Family::Terminal,
+        Family::Persistence,
+    ];
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Family::Network => "network",
+            Family::Filesystem => "filesystem",
+            Family::Processes => "processes",
+            Family::Resources => "resources",
+            Family::Kernel => "kernel",
+            Family::Leakage => "leakage",
+            Family::Terminal => "terminal",
+            Family::Persistence => "persistence",
+        })
+    }
+}
+
+/// One attack.
+pub struct Attack {
+    /// Unique in the corpus, of lower-case words.
+    pub name: &'static str,
+    /// What is attacked.
+    pub family: Family,
+    /// What it would mean if it succeeded, for somebody who runs strangers' code.
+    pub means: &'static str,
+    /// The controls that should stop it.
+    pub controls: &'static [Control],
+    /// Prepares the host's side.
+    pub(crate) stage: fn(&Scene) -> Result<Staged, CannotBite>,
+}
+
+impl fmt::Debug for Attack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attack").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Why an attack proves nothing on this host.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct CannotBite(pub(crate) String);
+
+impl From<io::Error> for CannotBite {
+    fn from(error: io::Error) -> Self {
+        CannotBite(format!("the host's side cannot be prepared: {error}"))
+    }
+}
+
+/// An attack about to be performed.
+pub(crate) struct Staged {
+    /// The attacker's own name of the attack, and its arguments.
+    pub(crate) argv: Vec<OsString>,
+    /// Shell commands of whoever calls the launcher, in the process that becomes it: to open descriptors, for instance.
+    pub(crate) before: String,
+    /// Whether whoever calls the launcher leads a session: the first terminal that it opens becomes its own.
+    pub(crate) leads_a_session: bool,
+    pub(crate) judge: Box<dyn Judge>,
+}
+
+impl Staged {
+    pub(crate) fn new(
+        argv: impl IntoIterator<Item = impl Into<OsString>>,
+        judge: impl Judge + 'static,
+    ) -> Self {
+        let argv = argv.into_iter().map(Into::into).collect();
+        Staged { argv, before: String::new(), leads_a_session: false, judge: Box::new(judge) }
+    }
+
+    /// One more argument.
+    pub(crate) fn with(mut self, argument: impl Into<OsString>) -> Self {
+        self.argv.push(argument.into());
+        self
+    }
+
+    /// See [`Staged::before`].
+    pub(crate) fn before(mut self, before: impl Into<String>) -> Self {
+        self.before = before.into();
+        self
+    }
+
+    /// See [`Staged::leads_a_session`].
+    pub(crate) fn leads_a_session(mut self) -> Self {
+        self.leads_a_session = true;
+        self
+    }
+}

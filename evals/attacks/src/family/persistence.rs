@@ -1,0 +1,350 @@
+//! What a run leaves for programs of the host: files with privileges, and what git executes.
+
+use super::filesystem::must_be_root;
+use crate::attack::{Attack, CannotBite, Family, Staged};
+use crate::judge::Judge;
+use crate::run::Run;
+use crate::scene::Scene;
+use agentkit_protocol::Control;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+pub(super) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "set_user_id_by_chmod",
+        family: Family::Persistence,
+        means: "a program stays behind that runs with your rights for whoever starts it",
+        controls: &[Control::SyscallsFiltered],
+        stage: set_user_id_by_chmod,
+    },
+    Attack {
+        name: "set_user_id_by_fchmod",
+        family: Family::Persistence,
+        means: "a program stays behind that runs with your rights, made so by an open file",
+        controls: &[Control::SyscallsFiltered],
+        stage: set_user_id_by_fchmod,
+    },
+    Attack {
+        name: "set_group_id_by_fchmodat2",
+        family: Family::Persistence,
+        means: "a program stays behind that runs with your group's rights, made so by a call that older filters do not know",
+        controls: &[Control::SyscallsFiltered],
+        stage: set_group_id_by_fchmodat2,
+    },
+    Attack {
+        name: "set_user_id_by_open",
+        family: Family::Persistence,
+        means: "a program with your rights is made at once, without a change of its mode",
+        controls: &[Control::SyscallsFiltered],
+        stage: set_user_id_by_open,
+    },
+    Attack {
+        name: "set_user_id_by_openat2",
+        family: Family::Persistence,
+        means: "a program with your rights stays behind, by a call whose mode no filter can see",
+        controls: &[Control::SyscallsFiltered],
+        stage: set_user_id_by_openat2,
+    },
+    Attack {
+        name: "set_user_id_by_mknod",
+        family: Family::Persistence,
+        means: "a program with your rights stays behind, by the call that makes devices",
+        controls: &[Control::SyscallsFiltered],
+        stage: set_user_id_by_mknod,
+    },
+    Attack {
+        name: "set_user_id_by_an_unnamed_file",
+        family: Family::Persistence,
+        means: "a program with your rights stays behind, which has no name until it is complete",
+        controls: &[Control::SyscallsFiltered],
+        stage: set_user_id_by_an_unnamed_file,
+    },
+    Attack {
+        name: "set_user_id_by_io_uring",
+        family: Family::Persistence,
+        means: "a program with your rights stays behind, without a call that a filter could see",
+        controls: &[Control::SyscallsFiltered],
+        stage: set_user_id_by_io_uring,
+    },
+    Attack {
+        name: "file_capabilities",
+        family: Family::Persistence,
+        means: "a program stays behind that gives rights of root to whoever starts it",
+        controls: &[Control::PrivilegesDropped],
+        stage: file_capabilities,
+    },
+    Attack {
+        name: "device_of_the_disk",
+        family: Family::Persistence,
+        means: "a device stays behind by which your whole disk can be read, past all permissions",
+        controls: &[Control::PrivilegesDropped],
+        stage: device_of_the_disk,
+    },
+    Attack {
+        name: "git_hook",
+        family: Family::Persistence,
+        means: "your next commit executes what code that you ran has planted",
+        controls: &[Control::FilesystemConfined],
+        stage: git_hook,
+    },
+    Attack {
+        name: "git_hook_kept_in_the_tree",
+        family: Family::Persistence,
+        means: "your next commit executes what was planted among the hooks that a project keeps in its tree",
+        controls: &[Control::FilesystemConfined],
+        stage: git_hook_kept_in_the_tree,
+    },
+    Attack {
+        name: "git_setting",
+        family: Family::Persistence,
+        means: "a mere git status executes what code that you ran has planted",
+        controls: &[Control::FilesystemConfined],
+        stage: git_setting,
+    },
+    Attack {
+        name: "git_common_directory",
+        family: Family::Persistence,
+        means: "your next commit executes the hooks of another repository, to which git was led",
+        controls: &[Control::FilesystemConfined],
+        stage: git_common_directory,
+    },
+    Attack {
+        name: "git_repository_further_down",
+        family: Family::Persistence,
+        means: "your next commit in a directory that had no repository executes what was planted",
+        controls: &[Control::FilesystemConfined],
+        stage: git_repository_further_down,
+    },
+    Attack {
+        name: "git_bare_repository_further_down",
+        family: Family::Persistence,
+        means: "a mere git status executes what was planted as ordinary files, which git takes for a repository",
+        controls: &[Control::FilesystemConfined],
+        stage: git_bare_repository_further_down,
+    },
+    Attack {
+        name: "git_file_that_leads_to_a_repository",
+        family: Family::Persistence,
+        means: "your next commit executes what was planted where a file has led git to",
+        controls: &[Control::FilesystemConfined],
+        stage: git_file_that_leads_to_a_repository,
+    },
+    Attack {
+        name: "git_writes_through_a_link",
+        family: Family::Persistence,
+        means: "your next commit overwrites a file of your home",
+        controls: &[Control::FilesystemConfined],
+        stage: git_writes_through_a_link,
+    },
+];
+
+/// The file lends the rights of its owner to whoever runs it, or is a device: evidence, if so.
+fn danger(path: &Path) -> Option<String> {
+    let meta = path.symlink_metadata().ok()?;
+    let (kind, mode) = (meta.file_type(), meta.permissions().mode());
+    let lends = kind.is_file() && mode & 0o6000 != 0;
+    let is_device = kind.is_char_device() || kind.is_block_device();
+    (lends || is_device).then(|| format!("a file of mode {mode:o} is there"))
+}
+
+/// The attacker `way` must not leave such a file in its directory. It is told the path and what else it has to know.
+fn plants(scene: &Scene, way: &str, more: &[&OsStr]) -> Result<Staged, CannotBite> {
+    let planted = scene.granted().join("planted");
+    let words = [OsStr::new(way), planted.as_os_str()];
+    let argv: Vec<OsString> = words.iter().chain(more).map(OsString::from).collect();
+    Ok(Staged::new(argv, move |_: &Run| danger(&planted)))
+}
+
+fn set_user_id_by_chmod(scene: &Scene) -> Result<Staged, CannotBite> {
+    fs::write(scene.granted().join("planted"), "")?;
+    plants(scene, "chmod", &[OsStr::new("4755")])
+}
+
+fn set_user_id_by_fchmod(scene: &Scene) -> Result<Staged, CannotBite> {
+    plants(scene, "plant_by_fchmod", &[])
+}
+
+fn set_group_id_by_fchmodat2(scene: &Scene) -> Result<Staged, CannotBite> {
+    plants(scene, "plant_by_fchmodat2", &[])
+}
+
+fn set_user_id_by_open(scene: &Scene) -> Result<Staged, CannotBite> {
+    plants(scene, "plant_by_open", &[])
+}
+
+fn set_user_id_by_openat2(scene: &Scene) -> Result<Staged, CannotBite> {
+    plants(scene, "plant_by_openat2", &[])
+}
+
+fn set_user_id_by_mknod(scene: &Scene) -> Result<Staged, CannotBite> {
+    plants(scene, "plant_by_mknod", &[])
+}
+
+fn set_user_id_by_an_unnamed_file(scene: &Scene) -> Result<Staged, CannotBite> {
+    plants(scene, "plant_by_unnamed_file", &[scene.granted().as_os_str()])
+}
+
+fn set_user_id_by_io_uring(scene: &Scene) -> Result<Staged, CannotBite> {
+    plants(scene, "plant_by_uring", &[])
+}
+
+fn file_capabilities(scene: &Scene) -> Result<Staged, CannotBite> {
+    const NAME: &str = "security.capability";
+    must_be_root("give capabilities to files")?;
+    let planted = scene.granted().join("planted");
+    fs::write(&planted, "")?;
+    let tool = scene.tool()?;
+    // A `struct vfs_cap_data` of version 2: CAP_SYS_ADMIN, effective.
+    let value = "1,0,0,2,0,0,32,0,0,0,0,0,0,0,0,0,0,0,0,0";
+    let argv = ["attribute".into(), planted.clone().into_os_string(), NAME.into(), value.into()];
+    let judge = move |_: &Run| {
+        let words = [OsStr::new("tool_attribute"), planted.as_os_str(), OsStr::new(NAME)];
+        tool.look(&words).is_ok().then(|| "the file has capabilities".to_owned())
+    };
+    Ok(Staged::new(argv, judge))
+}
+
+fn device_of_the_disk(scene: &Scene) -> Result<Staged, CannotBite> {
+    must_be_root("make devices")?;
+    plants(scene, "plant_device", &[scene.granted().as_os_str()])
+}
+
+/// What the host's git works on: the granted directory, or one in it.
+struct Git {
+    directory: PathBuf,
+    /// It looks for repositories up to here.
+    ceiling: PathBuf,
+}
+
+impl Git {
+    /// Makes a repository of the granted directory.
+    fn new(scene: &Scene) -> Result<Self, CannotBite> {
+        let directory = scene.granted();
+        let ceiling = directory.parent().unwrap_or(&directory).to_owned();
+        let git = Git { directory, ceiling };
+        if let Err(error) = git.run(&["--version"]) {
+            return Err(CannotBite(format!("there is no git on this host: {error}")));
+        }
+        git.run(&["init", "-q"])?;
+        git.commit()?;
+        Ok(git)
+    }
+
+    /// Only what the attack left decides: neither settings of the user nor repositories further up.
+    fn run(&self, arguments: &[&str]) -> io::Result<()> {
+        Command::new("git")
+            .args(["-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "safe.directory=*"])
+            .args(arguments)
+            .current_dir(&self.directory)
+            .env("GIT_CEILING_DIRECTORIES", &self.ceiling)
+            .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_SYSTEM", "/dev/null")])
+            .env_remove("GIT_DIR")
+            .stdin(Stdio::null())
+            .output()
+            .map(drop)
+    }
+
+    fn commit(&self) -> io::Result<()> {
+        self.run(&["commit", "-q", "--allow-empty", "-m", "message"])
+    }
+}
+
+/// What is planted: a program that leaves a file where no attack could.
+struct Plant {
+    text: OsString,
+    executed: PathBuf,
+}
+
+impl Plant {
+    fn new(scene: &Scene) -> Self {
+        let executed = scene.own().join("executed");
+        let text = format!("#!/bin/sh\n: > '{}'\n", executed.display()).into();
+        Plant { text, executed }
+    }
+
+    /// Settings that have git do the same, beside others of its core.
+    fn setting(&self, others: &str) -> String {
+        format!("[core]\n\tfsmonitor = \": > '{}' #\"\n{others}", self.executed.display())
+    }
+
+    /// It must not be executed when the host works with git afterwards.
+    fn judge(self, work: impl FnOnce() -> io::Result<()> + 'static) -> impl Judge {
+        move |_: &Run| {
+            // Where nothing was planted there may be nothing to work in.
+            let _ = work();
+            self.executed.exists().then(|| "the host's git executed what was planted".to_owned())
+        }
+    }
+}
+
+fn git_hook(scene: &Scene) -> Result<Staged, CannotBite> {
+    let (git, plant) = (Git::new(scene)?, Plant::new(scene));
+    let hook = git.directory.join(".git/hooks/pre-commit").into_os_string();
+    let argv = ["plant_program".into(), hook, plant.text.clone()];
+    Ok(Staged::new(argv, plant.judge(move || git.commit())))
+}
+
+fn git_hook_kept_in_the_tree(scene: &Scene) -> Result<Staged, CannotBite> {
+    let (git, plant) = (Git::new(scene)?, Plant::new(scene));
+    fs::create_dir(git.directory.join("hooks"))?;
+    git.run(&["config", "core.hooksPath", "hooks"])?;
+    let hook = git.directory.join("hooks/pre-commit").into_os_string();
+    let argv = ["plant_program".into(), hook, plant.text.clone()];
+    Ok(Staged::new(argv, plant.judge(move || git.commit())))
+}
+
+/// The host's settings name a program for git to start; the attacker adds that setting.
+fn git_setting(scene: &Scene) -> Result<Staged, CannotBite> {
+    let (git, plant) = (Git::new(scene)?, Plant::new(scene));
+    let settings = git.directory.join(".git/config").into_os_string();
+    let argv = ["append".into(), settings, plant.setting("").into()];
+    Ok(Staged::new(argv, plant.judge(move || git.run(&["status"]))))
+}
+
+fn git_common_directory(scene: &Scene) -> Result<Staged, CannotBite> {
+    let (git, plant) = (Git::new(scene)?, Plant::new(scene));
+    let argv = ["plant_common_directory".into(), git.directory.clone().into(), plant.text.clone()];
+    Ok(Staged::new(argv, plant.judge(move || git.commit())))
+}
+
+fn git_repository_further_down(scene: &Scene) -> Result<Staged, CannotBite> {
+    let (mut git, plant) = (Git::new(scene)?, Plant::new(scene));
+    git.directory.push("below");
+    let argv = ["plant_repository".into(), git.directory.clone().into_os_string(), plant.text.clone()];
+    Ok(Staged::new(argv, plant.judge(move || git.commit())))
+}
+
+fn git_bare_repository_further_down(scene: &Scene) -> Result<Staged, CannotBite> {
+    let (mut git, plant) = (Git::new(scene)?, Plant::new(scene));
+    git.directory.push("below");
+    let settings = plant.setting("\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n");
+    let argv = ["plant_bare_repository".into(), git.directory.clone().into_os_string(), settings.into()];
+    Ok(Staged::new(argv, plant.judge(move || git.run(&["status"]))))
+}
+
+fn git_file_that_leads_to_a_repository(scene: &Scene) -> Result<Staged, CannotBite> {
+    let (mut git, plant) = (Git::new(scene)?, Plant::new(scene));
+    git.directory.push("below");
+    let way = git.directory.clone().into_os_string();
+    let argv = ["plant_way_to_repository".into(), way, plant.text.clone()];
+    Ok(Staged::new(argv, plant.judge(move || git.commit())))
+}
+
+/// Git writes the message of a commit to a file in its repository.
+fn git_writes_through_a_link(scene: &Scene) -> Result<Staged, CannotBite> {
+    let git = Git::new(scene)?;
+    let (path, content) = scene.canary()?;
+    let message = git.directory.join(".git/COMMIT_EDITMSG").into_os_string();
+    let argv = ["replace_by_link".into(), message, path.clone().into_os_string()];
+    let judge = move |_: &Run| {
+        // That it fails may be what the attack has come to.
+        let _ = git.commit();
+        let now = fs::read_to_string(&path).unwrap_or_default();
+        (now != content).then(|| "the host's git overwrote the canary".to_owned())
+    };
+    Ok(Staged::new(argv, judge))
+}

@@ -1,0 +1,25 @@
+//! Attacks on a sandbox, judged from outside it.
+//!
+//! Each is performed twice: without any sandbox, where it has to succeed, since an attack that cannot proves nothing; and
+//! by a launcher. Whether it succeeded is seen from the host, never read from what the attacker says: by a canary that
+//! came out, a listener that was reached, a process that died.
+//!
+//! Nothing aims at an address off the machine, and every attack is bounded.
+
+#![cfg(target_os = "linux")]
+
+mod attack;
+mod audit;
+mod benign;
+mod family;
+mod judge;
+mod launcher;
+mod processes;
+mod run;
+mod scene;
+
+pub use attack::{Attack, CannotBite, Family};
+pub use audit::{Finding, Verdict, audit};
+pub use benign::{BENIGN, Task, Use, try_benign};
+pub use family::corpus;
+pub use launcher::Launcher;

@@ -1,0 +1,131 @@
+//! Performs one attack.
+
+use crate::attack::Staged;
+use crate::judge::Evidence;
+use crate::launcher::Launcher;
+use crate::processes;
+use crate::scene::Scene;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// A launcher that takes longer is ended.
+const LONGEST: Duration = Duration::from_secs(30);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(3);
+/// So much of an output is read.
+const MOST_OUTPUT: u64 = 1 << 20;
+
+/// What came of a run, beside what its judge knows.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// How the launcher ended.
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    /// Processes of the attack that were alive when the launcher had ended.
+    pub(crate) left: Vec<u32>,
+}
+
+impl Run {
+    /// Whether the attacker got as far as to try.
+    pub(crate) fn tried(&self) -> bool {
+        self.contains("trying\n")
+    }
+
+    /// Whether a text came out anywhere.
+    pub(crate) fn contains(&self, text: &str) -> bool {
+        let holds = |bytes: &[u8]| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+        holds(&self.stdout) || holds(&self.stderr)
+    }
+
+    /// What the attacker said of it, or else whoever launched it.
+    pub(crate) fn says(&self) -> String {
+        let out = String::from_utf8_lossy(&self.stdout);
+        let said = out.lines().rev().find_map(|line| line.strip_prefix("tried: "));
+        let error = String::from_utf8_lossy(&self.stderr);
+        let last = error.lines().last().unwrap_or_default();
+        match said {
+            Some(said) => said.to_owned(),
+            None if last.is_empty() => format!("nothing ({})", self.status),
+            None => last.to_owned(),
+        }
+    }
+}
+
+/// Performs an attack; returns the run and the evidence of its success, if it succeeded.
+pub(crate) fn perform(
+    launcher: &Launcher,
+    scene: &Scene,
+    mut staged: Staged,
+) -> io::Result<(Run, Option<Evidence>)> {
+    let head = [scene.granted().join("attacker").into_os_string(), scene.marker().to_owned()];
+    let argv: Vec<OsString> = head.into_iter().chain(staged.argv).collect();
+    let mut command = launcher.command(scene, &staged.before, &argv)?;
+    if staged.leads_a_session {
+        command = in_a_session(&command, scene);
+    } else {
+        // Signals to a group of its own reach whatever the launcher left behind; a session has one anyway.
+        command.process_group(0);
+    }
+    let run = finish(command, scene, || staged.judge.watch())?;
+    let evidence = staged.judge.judge(&run);
+    Ok((run, evidence))
+}
+
+/// Runs a launcher to its end and ends what it left behind. `look` is called every few milliseconds meanwhile.
+pub(crate) fn finish(mut command: Command, scene: &Scene, look: impl FnMut()) -> io::Result<Run> {
+    let output = |name: &str| scene.own().join(name);
+    command.stdin(File::open("/dev/null")?);
+    command.stdout(File::create(output("out"))?).stderr(File::create(output("err"))?);
+    let mut child = command.spawn()?;
+    let ended = wait(&mut child, look);
+    let left = processes::of(scene.marker());
+    end_all(&child, &left);
+    let status = ended?;
+    Ok(Run { status, stdout: read(&output("out"))?, stderr: read(&output("err"))?, left })
+}
+
+/// setsid(1) becomes the command, since it leads no group here.
+fn in_a_session(command: &Command, scene: &Scene) -> Command {
+    let mut leader = Command::new("setsid");
+    leader.arg(command.get_program()).args(command.get_args()).current_dir(scene.granted());
+    leader
+}
+
+fn wait(child: &mut Child, mut look: impl FnMut()) -> io::Result<ExitStatus> {
+    let begin = Instant::now();
+    loop {
+        look();
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if begin.elapsed() > LONGEST {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::Error::other(format!("the launcher did not end within {LONGEST:?}")));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Whatever outlived the launcher is ours to end: it carries this attack's marker, or is in its group.
+fn end_all(child: &Child, left: &[u32]) {
+    let pid = |number: u32| Pid::from_raw(number.try_into().unwrap_or(i32::MAX));
+    // No such group, no such process: it is dead already.
+    let _ = killpg(pid(child.id()), Signal::SIGKILL);
+    for process in left {
+        let _ = kill(pid(*process), Signal::SIGKILL);
+    }
+}
+
+fn read(path: &std::path::Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MOST_OUTPUT).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
