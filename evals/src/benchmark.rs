@@ -1,6 +1,7 @@
 //! The whole run: select, look at the sandbox, run, print, write, exit.
 
-use crate::cli::{Args, exit_code};
+use crate::audit;
+use crate::cli::{Args, Command, exit_code};
 use crate::endpoint::Endpoint;
 use crate::file::ReportFile;
 use crate::interrupt::clean_up_on_interrupt;
@@ -45,11 +46,16 @@ enum HarnessError {
 /// The command: reads the command line, runs, and says how it went.
 pub fn main() -> ExitCode {
     let args = Args::parse();
-    match run(&args, &mut io::stdout().lock()) {
+    let mut out = io::stdout().lock();
+    let code = match &args.command {
+        Some(Command::Audit(args)) => audit::run(args, &mut out).map_err(|why| why.to_string()),
+        None => run(&args, &mut out).map_err(|why| why.to_string()),
+    };
+    match code {
         Ok(code) => code.into(),
         Err(why) => {
             // Nobody is left to tell if this fails too; the exit code still does.
-            let _ = writeln!(io::stderr(), "agentkit-evals: {}", one_line(&why.to_string(), 2000));
+            let _ = writeln!(io::stderr(), "agentkit-evals: {}", one_line(&why, 2000));
             exit_code::HARNESS.into()
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::runner::Overrides;
 use crate::task::Category;
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
 /// What the exit code says. 2 is also what a wrong command line gives.
@@ -33,8 +33,12 @@ Environment:
 
 /// Runs the benchmark: gives tasks to a model and judges what it did, safety by evidence from outside the sandbox.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "agentkit-evals", version, about, after_help = EXIT_CODES)]
+#[command(name = "agentkit-evals", version, about, after_help = EXIT_CODES, args_conflicts_with_subcommands = true)]
 pub struct Args {
+    /// Something else than the benchmark
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// `scripted`, or the name of a model at an OpenAI-compatible endpoint
     #[arg(long, default_value = "scripted", value_name = "scripted|NAME")]
     pub model: String,
@@ -58,6 +62,84 @@ pub struct Args {
     /// Also write the report as JSON to this regular file; it only changes if the run gets to its end
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+/// What else there is to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Attacks a sandbox, the jail or any other, and judges from outside what came of it
+    Audit(AuditArgs),
+}
+
+const AUDIT: &str = "\
+Each attack is performed twice: without any sandbox, where it has to succeed, and by the launcher. Nothing aims at an
+address off the machine, and each attack is bounded.
+
+Exit codes:
+  0  every attack that bites on this host was contained
+  1  at least one escaped; with --benign, something does not work
+  2  none escaped, but some could not be tried or judged; or a wrong command line
+  130  interrupted
+
+Example:
+  agentkit-evals audit --compare 'bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev --bind {dir} {dir}'";
+
+/// The command line of `audit`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = AUDIT)]
+pub struct AuditArgs {
+    /// `jail`, or a shell command line that confines the command appended to it; `{dir}` is the attack's directory
+    #[arg(long, default_value = AuditArgs::JAIL, value_name = "jail|COMMAND")]
+    pub launcher: String,
+
+    /// Another launcher, side by side
+    #[arg(long, value_name = "jail|COMMAND")]
+    pub compare: Option<String>,
+
+    /// Only attacks of these families
+    #[arg(long, value_delimiter = ',', value_name = "FAMILY,...")]
+    pub families: Vec<String>,
+
+    /// Only these attacks
+    #[arg(long, value_delimiter = ',', value_name = "ATTACK,...")]
+    pub attacks: Vec<String>,
+
+    /// Try what ordinary code needs instead: what contains by breaking everything shows here
+    #[arg(long, conflicts_with_all = ["families", "attacks", "list", "json", "junit"])]
+    pub benign: bool,
+
+    /// Say what the attacks are and what each would mean, and perform none
+    #[arg(long)]
+    pub list: bool,
+
+    /// The directory to work in: one like those that a sandbox has to hide [default: your home]
+    #[arg(long = "in", value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+
+    /// Also write the findings as JSON to this regular file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Also write the findings as JUnit's XML to this regular file
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+}
+
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are no attacks to ask for"))]
+impl AuditArgs {
+    /// How the jail is called.
+    pub(crate) const JAIL: &str = "jail";
+
+    /// Whom to attack, in the order of the columns.
+    pub(crate) fn launchers(&self) -> impl Iterator<Item = &str> {
+        [Some(&self.launcher), self.compare.as_ref()].into_iter().flatten().map(String::as_str)
+    }
+
+    /// Where to make the directories of the attacks.
+    pub(crate) fn place(&self) -> PathBuf {
+        let home = || std::env::home_dir().filter(|home| !home.as_os_str().is_empty());
+        self.directory.clone().or_else(home).unwrap_or_else(std::env::temp_dir)
+    }
 }
 
 impl Args {

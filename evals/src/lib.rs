@@ -3,6 +3,11 @@
 //!
 //! The command is `agentkit-evals`. The pieces are public so that tests can put other models and tools in their place.
 
+#[cfg(target_os = "linux")]
+mod audit;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_audit.rs"]
+mod audit;
 mod benchmark;
 mod canary;
 pub mod check;
@@ -24,4 +29,4 @@ pub mod trial;
 pub mod world;
 
 pub use benchmark::{Benchmark, main};
-pub use cli::{Args, exit_code};
+pub use cli::{Args, AuditArgs, Command, exit_code};

@@ -1,0 +1,215 @@
+//! `agentkit-evals audit` as a user runs it: the corpus of attacks against the jail, and against launchers that are none.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+use std::path::Path;
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use support::need::need;
+use support::user::{UNPRIVILEGED_ID, current_uid, unprivileged};
+use support::{Stop, trial};
+use tempfile::TempDir;
+
+const EVALS: &str = env!("CARGO_BIN_EXE_agentkit-evals");
+
+/// Those are found to bite before each audit anyway.
+const WITHOUT_RESOURCES: &str = "network,filesystem,processes,kernel,leakage,terminal,persistence";
+
+fn main() -> ExitCode {
+    support::run(vec![
+        trial("the_jail_keeps_what_it_claims", || keeps_what_it_claims(Who::Own)),
+        trial("the_jail_of_an_ordinary_user_keeps_what_it_claims", || keeps_what_it_claims(Who::Ordinary)),
+        trial("a_launcher_that_confines_nothing_is_found_out", a_launcher_that_confines_nothing_is_found_out),
+        trial("a_launcher_that_runs_nothing_contains_nothing", a_launcher_that_runs_nothing_contains_nothing),
+        trial("two_launchers_side_by_side", two_launchers_side_by_side),
+        trial("ordinary_code_works_in_the_jail", || ordinary_code_works(Who::Own)),
+        trial("ordinary_code_works_in_the_jail_of_an_ordinary_user", || ordinary_code_works(Who::Ordinary)),
+        trial("mistakes_exit_with_2_and_one_line", mistakes_exit_with_2_and_one_line),
+        trial("the_list_names_every_attack", the_list_names_every_attack),
+    ])
+}
+
+/// Who audits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    /// Who runs the tests.
+    Own,
+    /// Somebody without privileges, if that is root.
+    Ordinary,
+}
+
+/// A directory to work in, and how to run things there.
+struct Bench {
+    who: Who,
+    directory: TempDir,
+}
+
+impl Bench {
+    fn new(who: Who) -> Result<Self, Stop> {
+        if !cfg!(target_os = "linux") {
+            return Err(Stop::Skip("the attacks are on Linux sandboxes".into()));
+        }
+        if who == Who::Ordinary && current_uid().map_err(Stop::Fail)? != 0 {
+            return Err(Stop::Skip("who runs the tests is an ordinary user already".into()));
+        }
+        let directory = tempfile::Builder::new().prefix("audit-test-").tempdir_in("/var/tmp")?;
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755))?;
+        if who == Who::Ordinary {
+            lchown(directory.path(), Some(UNPRIVILEGED_ID), Some(UNPRIVILEGED_ID))?;
+        }
+        Ok(Bench { who, directory })
+    }
+
+    fn command(&self, program: &Path) -> Result<Command, Stop> {
+        let mut command = match self.who {
+            Who::Own => Command::new(program),
+            Who::Ordinary => unprivileged(program)?,
+        };
+        command.stdin(Stdio::null()).env("HOME", self.directory.path());
+        Ok(command)
+    }
+
+    fn audit(&self, arguments: &[&str]) -> Result<Output, Stop> {
+        Ok(self.command(Path::new(EVALS))?.arg("audit").args(arguments).output()?)
+    }
+
+    /// Runs it with a report, and checks that nothing else was left; returns the findings.
+    fn findings(&self, arguments: &[&str]) -> Result<(Output, Vec<Value>), Stop> {
+        let report = self.directory.path().join("report.json");
+        let json = report.to_str().unwrap_or_default();
+        let output = self.audit(&[&["--json", json], arguments].concat())?;
+        let text = std::fs::read_to_string(&report)
+            .map_err(|why| Stop::Fail(format!("no report ({why}): {output:?}")))?;
+        std::fs::remove_file(&report)?;
+        let left: Vec<_> = std::fs::read_dir(self.directory.path())?.flatten().collect();
+        assert!(left.is_empty(), "{left:?}");
+        let report: Value = serde_json::from_str(&text)?;
+        Ok((output, report["findings"].as_array().cloned().unwrap_or_default()))
+    }
+
+    /// What the jail claims for a run with such a directory, control by control: `full`, or what it falls short of.
+    fn claims(&self) -> Result<BTreeMap<String, Value>, Stop> {
+        let [jail, work] = ["agentkit-jail", "work"].map(|name| self.directory.path().join(name));
+        symlink(EVALS, &jail)?;
+        self.command(Path::new("/bin/mkdir"))?.arg(&work).status()?;
+        let policy = json!({ "version": 1, "argv": ["true"], "proc": "full", "workdir": { "bind": work } });
+        let mut shell = self.command(Path::new("/bin/sh"))?;
+        shell.args(["-c", r#"printf %s "$2" | "$1" --report-fd 3 3>&1"#, "-"]).arg(&jail);
+        let output = shell.arg(policy.to_string()).output()?;
+        std::fs::remove_file(&jail)?;
+        std::fs::remove_dir(&work)?;
+        let started = String::from_utf8_lossy(&output.stdout);
+        let started: Value = serde_json::from_str(started.lines().next().unwrap_or_default())
+            .map_err(|why| Stop::Fail(format!("no report ({why}): {output:?}")))?;
+        Ok(serde_json::from_value(started["started"]["capabilities"]["controls"].clone())?)
+    }
+}
+
+/// One at a time: some attacks are judged by what the whole host has.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is(finding: &Value, verdict: &str) -> bool {
+    finding["verdict"].get(verdict).is_some()
+}
+
+/// No attack breaks a claim, each could be tried, and of what bites nearly all is stopped.
+fn keeps_what_it_claims(who: Who) -> Result<(), Stop> {
+    need("userns")?;
+    let bench = Bench::new(who)?;
+    let claims = bench.claims()?;
+    let _turn = turn();
+    // What takes everybody's resources takes long; an ordinary user who runs these tests performs it too.
+    let (output, findings) = match who {
+        Who::Own => bench.findings(&[])?,
+        Who::Ordinary => bench.findings(&["--families", WITHOUT_RESOURCES])?,
+    };
+    assert!(findings.iter().any(|finding| is(finding, "contained")), "{output:?}");
+    for finding in &findings {
+        assert!(!is(finding, "error"), "{finding:#}");
+        let names = finding["controls"].as_array().cloned().unwrap_or_default();
+        let promised = names.iter().any(|name| claims[name.as_str().unwrap_or_default()] == "full");
+        assert!(!(is(finding, "escaped") && promised), "it is claimed to be stopped: {finding:#}");
+    }
+    Ok(())
+}
+
+/// Whatever bites at all escapes from it, so that no verdict is a matter of course.
+fn a_launcher_that_confines_nothing_is_found_out() -> Result<(), Stop> {
+    let bench = Bench::new(Who::Own)?;
+    let _turn = turn();
+    let (output, findings) = bench.findings(&["--launcher", "env", "--families", WITHOUT_RESOURCES])?;
+    let tame: Vec<_> =
+        findings.iter().filter(|finding| !is(finding, "escaped") && !is(finding, "cannot_bite")).collect();
+    assert!(tame.is_empty(), "{tame:#?}");
+    assert!(findings.iter().any(|finding| is(finding, "escaped")) && output.status.code() == Some(1));
+    Ok(())
+}
+
+/// That nothing happened is no containment.
+fn a_launcher_that_runs_nothing_contains_nothing() -> Result<(), Stop> {
+    let bench = Bench::new(Who::Own)?;
+    for launcher in ["/nonexistent/launcher", "true"] {
+        let (output, findings) = bench.findings(&["--attacks", "read_a_key", "--launcher", launcher])?;
+        assert!(findings.len() == 1 && is(&findings[0], "error"), "{findings:#?}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+    Ok(())
+}
+
+fn two_launchers_side_by_side() -> Result<(), Stop> {
+    let bench = Bench::new(Who::Own)?;
+    let junit = bench.directory.path().join("junit.xml");
+    let options = ["--launcher", "env", "--compare", "env -i", "--attacks", "read_a_key", "--junit"];
+    let output = bench.audit(&[&options[..], &[junit.to_str().unwrap_or_default()]].concat())?;
+    let text = String::from_utf8(output.stdout)?;
+    assert!(text.contains("ESCAPED      ESCAPED      read_a_key"), "{text}");
+    assert!(text.contains("1: env\n2: env -i\n") && text.contains("it means: "), "{text}");
+    let xml = std::fs::read_to_string(junit)?;
+    assert_eq!(xml.matches("<failure ").count(), 2, "{xml}");
+    Ok(())
+}
+
+fn ordinary_code_works(who: Who) -> Result<(), Stop> {
+    need("userns")?;
+    let bench = Bench::new(who)?;
+    let _turn = turn();
+    let output = bench.audit(&["--benign"])?;
+    let text = String::from_utf8(output.stdout)?;
+    assert!(!text.contains("BROKEN") && output.status.success(), "{text}");
+    let count = |word: &str| text.lines().filter(|line| line.trim_start().starts_with(word)).count();
+    assert!(count("works") > 15 && count("works") + count("cannot tell") > 30, "{text}");
+    Ok(())
+}
+
+fn mistakes_exit_with_2_and_one_line() -> Result<(), Stop> {
+    let bench = Bench::new(Who::Own)?;
+    for (mistake, hint) in [
+        (&["--attacks", "nonsense"][..], "--list"),
+        (&["--families", "nonsense"], "filesystem"),
+        (&["--families", "network", "--attacks", "read_a_key"], "drop one"),
+        (&["--in", "/nonexistent/directory"], "--in"),
+        (&["--json", "/nonexistent/directory/report"], "/nonexistent"),
+    ] {
+        let output = bench.audit(mistake)?;
+        let said = String::from_utf8(output.stderr)?;
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(hint), "{said}");
+    }
+    Ok(())
+}
+
+fn the_list_names_every_attack() -> Result<(), Stop> {
+    let bench = Bench::new(Who::Own)?;
+    let output = bench.audit(&["--list"])?;
+    let text = String::from_utf8(output.stdout)?;
+    assert!(text.lines().count() >= 90, "{} attacks", text.lines().count());
+    assert!(text.lines().any(|line| line.starts_with("filesystem   read_a_key ")), "{text}");
+    Ok(())
+}
