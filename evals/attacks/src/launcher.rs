@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The limits that the jail is asked for: low ones, so that an attack on them is short.
-fn limits() -> Limits {
+/// Low ones, so that an attack on them is short.
+fn for_attacks() -> Limits {
     Limits {
         wall_ms: 20_000,
         cpu_seconds: 2,
@@ -18,6 +18,11 @@ fn limits() -> Limits {
         processes: 32,
         ..Limits::default()
     }
+}
+
+/// Such as an agent's programs need.
+fn for_work() -> Limits {
+    Limits { wall_ms: 20_000, cpu_seconds: 20, memory: 1 << 30, disk: 256 << 20, ..Limits::default() }
 }
 
 /// Whom the attacks are performed by.
@@ -29,12 +34,24 @@ pub enum Launcher {
     Jail {
         /// The executable.
         helper: PathBuf,
+        /// What it is asked for.
+        limits: Limits,
     },
     /// Any other: a shell command line, in which `{dir}` stands for the attack's directory. The command is appended.
     Template(String),
 }
 
 impl Launcher {
+    /// The jail, with low limits.
+    pub fn jail_to_attack(helper: PathBuf) -> Self {
+        Launcher::Jail { helper, limits: for_attacks() }
+    }
+
+    /// The jail, with limits for ordinary work.
+    pub fn jail_to_work_in(helper: PathBuf) -> Self {
+        Launcher::Jail { helper, limits: for_work() }
+    }
+
     /// What runs the attacker with `argv`. `before` are shell commands of the caller.
     pub(crate) fn command(&self, scene: &Scene, before: &str, argv: &[OsString]) -> io::Result<Command> {
         let launch = match self {
@@ -43,9 +60,9 @@ impl Launcher {
                 let directory = scene.granted();
                 format!(r#"exec {} "$@""#, template.replace("{dir}", &quoted(directory.as_os_str())))
             }
-            Launcher::Jail { helper } => {
+            Launcher::Jail { helper, limits } => {
                 let policy = scene.own().join("policy.json");
-                std::fs::write(&policy, self.policy(scene, argv)?)?;
+                std::fs::write(&policy, policy_of(scene, argv, limits)?)?;
                 let [policy, helper] = [policy.as_os_str(), helper.as_os_str()].map(quoted);
                 format!("exec {helper} --policy-fd 9 9<{policy}")
             }
@@ -54,15 +71,15 @@ impl Launcher {
         command.args(["-c", &format!("{before}\n{launch}"), "sh"]).args(argv).current_dir(scene.granted());
         Ok(command)
     }
+}
 
-    fn policy(&self, scene: &Scene, argv: &[OsString]) -> io::Result<Vec<u8>> {
-        let argv = argv.iter().map(|word| Bytes::from(word.as_bytes())).collect();
-        let workdir = WorkDir::Bind(Bytes::from(scene.granted().as_os_str().as_bytes()));
-        // The wider of its two views of /proc, which has more to attack and is what a workspace has.
-        let proc = ProcFiles::Full;
-        let policy = Policy { argv, workdir, proc, limits: limits(), ..Policy::new(["attacker"]) };
-        Ok(serde_json::to_vec(&policy)?)
-    }
+fn policy_of(scene: &Scene, argv: &[OsString], limits: &Limits) -> io::Result<Vec<u8>> {
+    let argv = argv.iter().map(|word| Bytes::from(word.as_bytes())).collect();
+    let workdir = WorkDir::Bind(Bytes::from(scene.granted().as_os_str().as_bytes()));
+    // The wider of its two views of /proc, which has more to attack and is what a workspace has.
+    let proc = ProcFiles::Full;
+    let policy = Policy { argv, workdir, proc, limits: limits.clone(), ..Policy::new(["attacker"]) };
+    Ok(serde_json::to_vec(&policy)?)
 }
 
 /// As one word of a shell.

@@ -55,7 +55,8 @@ pub(crate) fn run(args: &AuditArgs, out: &mut impl Write) -> Result<u8, AuditErr
     // Under this name this program is the jail.
     let own = std::env::current_exe();
     own.and_then(|own| std::os::unix::fs::symlink(own, &helper)).map_err(directory)?;
-    let launchers = args.launchers().map(|launcher| (launcher, resolve(launcher, &helper)));
+    let jail = if args.benign { Launcher::jail_to_work_in(helper) } else { Launcher::jail_to_attack(helper) };
+    let launchers = args.launchers().map(|launcher| (launcher, resolve(launcher, &jail)));
     if args.benign {
         let tried: Vec<_> =
             launchers.map(|(name, launcher)| (name, benign(&launcher, base.path()))).collect();
@@ -96,9 +97,9 @@ fn select(args: &AuditArgs) -> Result<Vec<&'static Attack>, AuditError> {
     if selected.is_empty() { Err(AuditError::NothingSelected) } else { Ok(selected) }
 }
 
-fn resolve(launcher: &str, helper: &Path) -> Launcher {
+fn resolve(launcher: &str, jail: &Launcher) -> Launcher {
     match launcher {
-        AuditArgs::JAIL => Launcher::Jail { helper: helper.to_owned() },
+        AuditArgs::JAIL => jail.clone(),
         template => Launcher::Template(template.to_owned()),
     }
 }
