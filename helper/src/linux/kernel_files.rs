@@ -71,20 +71,17 @@ fn restrict(root: &mut Root) -> Result<()> {
         } else {
             clone(AT_FDCWD, root.nothing(is_dir)?)?
         };
-        let target = open_inside(&proc.join(&name)).context(STEP, format_args!("open /proc/{name:?}"))?;
-        sys::attach_mount(cover.as_fd(), target.as_fd())
-            .context(STEP, format_args!("move_mount to /proc/{name:?}"))?;
+        attach(&cover, &proc.join(&name))?;
     }
-    hide(root, &proc.join(IDENTITY))
+    if Path::new("proc").join(IDENTITY).exists() {
+        attach(&clone(AT_FDCWD, root.nothing(false)?)?, &proc.join(IDENTITY))?;
+    }
+    Ok(())
 }
 
-fn hide(root: &mut Root, file: &Path) -> Result<()> {
-    let target = match open_inside(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        target => target.context(STEP, format_args!("open {file:?}"))?,
-    };
-    let nothing = clone(AT_FDCWD, root.nothing(false)?)?;
-    sys::attach_mount(nothing.as_fd(), target.as_fd()).context(STEP, format_args!("move_mount to {file:?}"))
+fn attach(cover: &OwnedFd, path: &Path) -> Result<()> {
+    let target = open_inside(path).context(STEP, format_args!("open {path:?}"))?;
+    sys::attach_mount(cover.as_fd(), target.as_fd()).context(STEP, format_args!("move_mount to {path:?}"))
 }
 
 fn read_only(path: &Path) -> Result<OwnedFd> {

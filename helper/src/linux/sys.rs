@@ -439,9 +439,6 @@ pub(crate) fn namespace_of_socket(socket: BorrowedFd) -> io::Result<OwnedFd> {
     owned(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGSKNS as libc::Ioctl) }.into())
 }
 
-/// One instruction of classic BPF.
-pub(crate) type Instruction = (u16, u8, u8, u32);
-
 /// `landlock_create_ruleset(2)` (Linux 5.13) with `LANDLOCK_CREATE_RULESET_VERSION`.
 pub(crate) fn landlock_version() -> io::Result<usize> {
     const VERSION: c_int = 1;
@@ -480,6 +477,9 @@ pub(crate) fn restrict_self(rules: BorrowedFd) -> io::Result<()> {
     // SAFETY: it takes two numbers.
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) }).map(drop)
 }
+
+/// One instruction of classic BPF.
+pub(crate) type Instruction = (u16, u8, u8, u32);
 
 fn program(instructions: &[Instruction]) -> Vec<libc::sock_filter> {
     instructions.iter().map(|&(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k }).collect()
