@@ -2,7 +2,7 @@
 //! fails for another reason than a refusal.
 
 use crate::nr;
-use crate::sys::{at, at_mut, call_with, path};
+use crate::sys::{HERE, SIGCHLD, at, at_mut, call_with, path};
 use crate::{Named, Outcome};
 use std::ffi::{CStr, CString, OsString, c_char, c_long};
 use std::fs::OpenOptions;
@@ -90,13 +90,10 @@ const NEW_NS: usize = 0x0002_0000;
 const NEW_USER: usize = 0x1000_0000;
 const NEW_PID: usize = 0x2000_0000;
 const NEW_NET: usize = 0x4000_0000;
-const CHILD_SIGNAL: usize = 17;
 /// Of numbers that the kernel takes as 32 bits, the half that it drops: a filter that compares 64 is passed.
 const GARBAGE: usize = 0xdead_beef_0000_0000;
 /// As a descriptor, one that nobody has.
 const BAD: usize = usize::MAX;
-/// The current directory, as a descriptor.
-const HERE: usize = -100_isize as usize;
 /// With all mounts below: some of them are locked, and a copy without them is not allowed.
 const TREE_CLONE: usize = 0x8001;
 /// Both paths are empty.
@@ -134,7 +131,7 @@ fn make_as_owner(number: c_long, arguments: &[usize]) -> Outcome {
 
 /// A child that does nothing, in new namespaces.
 fn clone(flags: usize) -> Outcome {
-    match call_with(nr::CLONE, &[flags | CHILD_SIGNAL])? {
+    match call_with(nr::CLONE, &[flags | SIGCHLD])? {
         0 => std::process::exit(0),
         child => make(nr::WAIT4, &[child]),
     }
@@ -142,7 +139,7 @@ fn clone(flags: usize) -> Outcome {
 
 fn clone3(flags: usize) -> Outcome {
     // struct clone_args, in its first version.
-    let arguments = [flags as u64, 0, 0, 0, CHILD_SIGNAL as u64, 0, 0, 0];
+    let arguments = [flags as u64, 0, 0, 0, SIGCHLD as u64, 0, 0, 0];
     match call_with(nr::CLONE3, &[at(&arguments), size_of_val(&arguments)])? {
         0 => std::process::exit(0),
         child => make(nr::WAIT4, &[child]),
@@ -183,7 +180,7 @@ struct Child(usize);
 impl Child {
     fn start() -> io::Result<Self> {
         const DEATH_SIGNAL: usize = 1;
-        match call_with(nr::CLONE, &[CHILD_SIGNAL])? {
+        match call_with(nr::CLONE, &[SIGCHLD])? {
             0 => loop {
                 let _ = make(nr::PRCTL, &[DEATH_SIGNAL, 9]);
                 let _ = make(nr::PPOLL, &[]);

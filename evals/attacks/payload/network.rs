@@ -3,7 +3,7 @@
 //! An address is written `KIND:REST`: `inet:PORT`, `inet6:PORT`, `mapped:PORT`, `unix:PATH`, `abstract:NAME`.
 
 use crate::nr;
-use crate::sys::{call, put_at, word_at};
+use crate::sys::{call, uring};
 use crate::{Named, Outcome};
 use std::ffi::{OsStr, OsString, c_long};
 use std::io::{self, ErrorKind, Write};
@@ -238,78 +238,12 @@ fn listen_abstract(arguments: &[OsString]) -> Outcome {
 
 /// Connects by requests in a ring: neither socket() nor connect() is called.
 fn connect_by_ring(arguments: &[OsString]) -> Outcome {
-    const SOCKET: u8 = 45;
-    const CONNECT: u8 = 16;
+    const SOCKET: u64 = 45;
+    const CONNECT: u64 = 16;
     let (family, address) = address(&arguments[0]);
-    let ring = Ring::new()?;
-    let socket = ring.perform(&Request { code: SOCKET, fd: family as u32, offset: STREAM as u64, address: 0 })?;
-    let at = address.as_ptr() as u64;
-    ring.perform(&Request { code: CONNECT, fd: socket, offset: address.len() as u64, address: at }).map(drop)
-}
-
-/// io_uring with room for one request at a time.
-struct Ring {
-    descriptor: usize,
-    parameters: [u32; 30],
-    rings: usize,
-    requests: usize,
-}
-
-/// What of a request is used here.
-struct Request {
-    code: u8,
-    fd: u32,
-    offset: u64,
-    address: u64,
-}
-
-/// Where `struct io_uring_params` has, in words, the offsets of what is used here.
-mod ring_word {
-    pub const SUBMITTED_TAIL: usize = 11;
-    pub const SUBMITTED_MASK: usize = 12;
-    pub const SUBMITTED_ARRAY: usize = 16;
-    pub const COMPLETED_HEAD: usize = 20;
-    pub const COMPLETED_MASK: usize = 22;
-    pub const COMPLETED_ENTRIES: usize = 25;
-}
-
-impl Ring {
-    fn new() -> io::Result<Self> {
-        const REQUESTS: usize = 0x1000_0000;
-        let mut parameters = [0_u32; 30];
-        let descriptor = call(nr::IO_URING_SETUP, [4, parameters.as_mut_ptr() as usize, 0, 0, 0, 0])?;
-        // Readable, writable, shared and populated.
-        let map = |offset| call(nr::MMAP, [0, 4096, 3, 0x8001, descriptor, offset]);
-        Ok(Ring { descriptor, parameters, rings: map(0)?, requests: map(REQUESTS)? })
-    }
-
-    fn at(&self, word: usize) -> usize {
-        self.rings + self.parameters[word] as usize
-    }
-
-    fn perform(&self, request: &Request) -> io::Result<u32> {
-        const WAIT: usize = 1;
-        let mut entry = [0; 64];
-        entry[0] = request.code;
-        entry[4..8].copy_from_slice(&request.fd.to_ne_bytes());
-        entry[8..16].copy_from_slice(&request.offset.to_ne_bytes());
-        entry[16..24].copy_from_slice(&request.address.to_ne_bytes());
-        put_at(self.requests, &entry);
-        let tail = word_at(self.at(ring_word::SUBMITTED_TAIL));
-        let slot = tail & word_at(self.at(ring_word::SUBMITTED_MASK));
-        put_at(self.at(ring_word::SUBMITTED_ARRAY) + 4 * slot as usize, &0_u32.to_ne_bytes());
-        put_at(self.at(ring_word::SUBMITTED_TAIL), &(tail + 1).to_ne_bytes());
-        call(nr::IO_URING_ENTER, [self.descriptor, 1, 1, WAIT, 0, 0])?;
-        self.result()
-    }
-
-    fn result(&self) -> io::Result<u32> {
-        let head = word_at(self.at(ring_word::COMPLETED_HEAD));
-        let slot = head & word_at(self.at(ring_word::COMPLETED_MASK));
-        let result = word_at(self.at(ring_word::COMPLETED_ENTRIES) + 16 * slot as usize + 8) as i32;
-        put_at(self.at(ring_word::COMPLETED_HEAD), &(head + 1).to_ne_bytes());
-        u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
-    }
+    let socket = uring([SOCKET | (family as u64) << 32, STREAM as u64, 0, 0, 0, 0, 0, 0])?;
+    let [at, length] = [address.as_ptr() as u64, address.len() as u64];
+    uring([CONNECT | (socket as u64) << 32, length, at, 0, 0, 0, 0, 0]).map(drop)
 }
 
 /// Tries again, for a bounded time, as long as it is only too early.

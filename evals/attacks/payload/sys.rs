@@ -108,18 +108,6 @@ pub fn uring_open(at: impl AsRef<OsStr>, flags: usize, mode: usize) -> io::Resul
     uring([OPENAT | directory, 0, at.as_ptr() as u64, mode as u64 | flags, 0, 0, 0, 0])
 }
 
-/// The word at an address of memory that is shared with the kernel.
-pub fn word_at(address: usize) -> u32 {
-    // SAFETY: callers pass addresses inside of a mapping that they made, which lasts until the process ends.
-    unsafe { std::ptr::read_volatile(address as *const u32) }
-}
-
-/// Puts bytes there.
-pub fn put_at(address: usize, bytes: &[u8]) {
-    // SAFETY: as above; nothing of Rust lies in such a mapping.
-    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) }
-}
-
 unsafe extern "C" {
     fn clone(run: extern "C" fn(*mut c_void) -> c_int, stack: *mut c_void, flags: c_int, argument: *mut c_void, ...) -> c_int;
 }

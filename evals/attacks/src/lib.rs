@@ -17,6 +17,7 @@ mod launcher;
 mod processes;
 mod run;
 mod scene;
+mod victim;
 
 pub use attack::{Attack, CannotBite, Family};
 pub use audit::{Finding, Verdict, audit};

@@ -44,14 +44,18 @@ impl Run {
         holds(&self.stdout) || holds(&self.stderr)
     }
 
-    /// What the attacker said of it, or else whoever launched it.
-    pub(crate) fn says(&self) -> String {
+    /// What the attacker said of it.
+    pub(crate) fn said(&self) -> Option<String> {
         let out = String::from_utf8_lossy(&self.stdout);
-        let said = out.lines().rev().find_map(|line| line.strip_prefix("tried: "));
+        out.lines().rev().find_map(|line| line.strip_prefix("tried: ")).map(str::to_owned)
+    }
+
+    /// The same, or else whoever launched it.
+    pub(crate) fn says(&self) -> String {
         let error = String::from_utf8_lossy(&self.stderr);
         let last = error.lines().last().unwrap_or_default();
-        match said {
-            Some(said) => said.to_owned(),
+        match self.said() {
+            Some(said) => said,
             None if last.is_empty() => format!("nothing ({})", self.status),
             None => last.to_owned(),
         }

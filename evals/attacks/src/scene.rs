@@ -89,7 +89,7 @@ impl Tool {
         let output = Command::new(&self.0).arg("tool").args(words).output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         match text.lines().collect::<Vec<_>>()[..] {
-            ["trying", found, "tried: done"] => Ok(found.to_owned()),
+            ["trying", ref found @ .., "tried: done"] => Ok(found.join("\n")),
             _ => Err(io::Error::other(text)),
         }
     }

@@ -7,12 +7,12 @@
 use crate::attack::{Attack, CannotBite, Family, Staged};
 use crate::judge::Evidence;
 use crate::run::Run;
-use crate::scene::Scene;
+use crate::scene::{Scene, Tool};
 use agentkit_protocol::Control;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 const FILTERED: &[Control] = &[Control::SyscallsFiltered];
 const PRIVILEGED: &[Control] = &[Control::SyscallsFiltered, Control::PrivilegesDropped];
@@ -439,8 +439,7 @@ fn went_through(run: &Run) -> Option<Evidence> {
 
 /// What the kernel answered, an errno if it failed; nothing where the attacker did not survive the call.
 fn answer(run: &Run) -> Option<Result<(), i32>> {
-    let out = String::from_utf8_lossy(&run.stdout);
-    let said = out.lines().rev().find_map(|line| line.strip_prefix("tried: "))?;
+    let said = run.said()?;
     if said == "done" {
         return Some(Ok(()));
     }
@@ -456,15 +455,14 @@ fn with_namespace(mut staged: Staged, kind: &str) -> Result<Staged, CannotBite> 
 
 /// A key of this name in the user's keyring; unlinked with the attack.
 struct Key {
-    attacker: PathBuf,
-    name: String,
+    tool: Tool,
+    name: OsString,
 }
 
 impl Key {
     /// Whether a program that the user starts after the run finds it.
     fn unlink(&self) -> bool {
-        let finder = Command::new(&self.attacker).args([&self.name, "unlink_the_key", &self.name]).output();
-        finder.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("tried: done"))
+        self.tool.look(&["unlink_the_key".as_ref(), &self.name]).is_ok()
     }
 }
 
@@ -475,9 +473,8 @@ impl Drop for Key {
 }
 
 fn key_that_outlives_the_run(scene: &Scene) -> Result<Staged, CannotBite> {
-    let attacker = scene.granted().join("attacker");
-    let key = Key { attacker, name: scene.marker().to_string_lossy().into_owned() };
-    let argv = ["key_that_outlives_the_run".to_owned(), key.name.clone()];
+    let key = Key { tool: scene.tool()?, name: scene.marker().to_owned() };
+    let argv = ["key_that_outlives_the_run".into(), key.name.clone()];
     let judge = move |_: &Run| key.unlink().then(|| "a program of the user found the key".to_owned());
     Ok(Staged::new(argv, judge))
 }

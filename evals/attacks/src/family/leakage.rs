@@ -4,15 +4,16 @@ use crate::attack::{Attack, CannotBite, Family, Staged};
 use crate::judge::Evidence;
 use crate::launcher::quoted;
 use crate::run::Run;
-use crate::scene::Scene;
+use crate::scene::{Scene, Tool};
+use crate::victim::Victim;
 use agentkit_protocol::Control;
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 pub(super) const ATTACKS: &[Attack] = &[
     attack(
@@ -293,46 +294,23 @@ fn find_a_key_of_the_keyring(scene: &Scene) -> Stage {
 /// so the attacker's program does it.
 struct Key {
     number: String,
-    tool: PathBuf,
+    tool: Tool,
 }
 
 impl Key {
     fn new(scene: &Scene) -> Result<Self, CannotBite> {
-        // Not the attack's own: that it may change.
-        let tool = scene.own().join("tool");
-        fs::copy(scene.granted().join("attacker"), &tool)?;
-        let marker = scene.marker();
-        let [name, secret] = [marker.to_owned(), secret(scene).into()];
-        let output = Command::new(&tool).args([marker, "keep_key".as_ref(), &name, &secret]).output()?;
-        let output = String::from_utf8_lossy(&output.stdout).into_owned();
-        match output.lines().find(|line| line.parse::<u32>().is_ok()) {
-            Some(number) => Ok(Key { number: number.to_owned(), tool }),
-            None => Err(CannotBite(format!("no key can be kept on this host: {output}"))),
-        }
+        let tool = scene.tool()?;
+        let secret = secret(scene);
+        let number = tool.look(&["keep_key".as_ref(), scene.marker(), secret.as_ref()]);
+        let number = number.map_err(|why| CannotBite(format!("no key can be kept on this host: {why}")))?;
+        Ok(Key { number, tool })
     }
 }
 
 impl Drop for Key {
     fn drop(&mut self) {
         // If it fails, the key expires.
-        let _ = Command::new(&self.tool).args(["-", "remove_key", &self.number]).output();
-    }
-}
-
-/// A process of the user that is to be looked at. It ends with the attack.
-struct Victim(Child);
-
-impl Victim {
-    fn new(command: &mut Command) -> io::Result<Self> {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().map(Victim)
-    }
-}
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.tool.look(&["remove_key".as_ref(), self.number.as_ref()]);
     }
 }
 

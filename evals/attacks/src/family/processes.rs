@@ -5,6 +5,7 @@ use crate::judge::{Evidence, Judge, Seen};
 use crate::processes;
 use crate::run::Run;
 use crate::scene::Scene;
+use crate::victim::Victim;
 use agentkit_protocol::Control;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
@@ -14,7 +15,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const fn attack(
@@ -137,40 +138,13 @@ pub(super) const ATTACKS: &[Attack] = &[
     ),
 ];
 
-/// A process of the user, to be attacked. It ends with the attack.
-struct Victim(Child);
-
-impl Victim {
-    fn new() -> io::Result<Self> {
-        Victim::knowing("")
-    }
-
-    /// One with a secret in its memory.
-    fn knowing(secret: &str) -> io::Result<Self> {
-        Command::new("sleep")
-            .arg("60")
-            .env_clear()
-            .env(SECRET, secret)
-            .stdin(Stdio::null())
-            .spawn()
-            .map(Victim)
-    }
-
-    fn id(&self) -> u32 {
-        self.0.id()
-    }
-
-    fn is_dead(&mut self) -> bool {
-        matches!(self.0.try_wait(), Ok(Some(_)))
-    }
+fn victim() -> io::Result<Victim> {
+    victim_knowing("")
 }
 
-impl Drop for Victim {
-    fn drop(&mut self) {
-        // It may be dead: that was the attack.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// One with a secret in its memory.
+fn victim_knowing(secret: &str) -> io::Result<Victim> {
+    Victim::new(Command::new("sleep").arg("60").env_clear().env(SECRET, secret))
 }
 
 /// The variable that holds a victim's secret.
@@ -199,7 +173,7 @@ fn harms(
     mut harm: impl FnMut(&mut Victim) -> bool + 'static,
     evidence: &'static str,
 ) -> Result<Staged, CannotBite> {
-    let mut victim = Victim::new()?;
+    let mut victim = victim()?;
     let argv = [attack.to_owned(), victim.id().to_string()].into_iter();
     let argv = argv.chain(arguments.iter().map(|&word| word.to_owned()));
     let judge = move |_: &Run| soon(|| harm(&mut victim)).then(|| evidence.to_owned());
@@ -237,7 +211,7 @@ fn relimit(_: &Scene) -> Result<Staged, CannotBite> {
 
 fn pin_a_process(_: &Scene) -> Result<Staged, CannotBite> {
     let allowed = |victim: &Victim| processes::line(victim.id(), "status", "Cpus_allowed_list:");
-    let before = allowed(&Victim::new()?).unwrap_or_default();
+    let before = allowed(&victim()?).unwrap_or_default();
     let last: u32 = before.rsplit(['-', ',']).next().and_then(|last| last.parse().ok()).unwrap_or(0);
     if before == last.to_string() || last > 63 {
         return Err(CannotBite(format!("there is no choice among the processors {before}")));
@@ -252,7 +226,7 @@ fn holds(
     attack: &str,
     mut harm: impl FnMut(&mut Victim) -> Option<Evidence> + 'static,
 ) -> Result<Staged, CannotBite> {
-    let mut victim = Victim::new()?;
+    let mut victim = victim()?;
     let argv = [attack.into(), scene.enough().into_os_string(), victim.id().to_string().into()];
     Ok(Staged::new(argv, Seen::new(scene, move || harm(&mut victim))))
 }
@@ -310,7 +284,7 @@ fn secretive(scene: &Scene, attack: &str) -> Result<(Victim, String, Vec<OsStrin
     // The field of proc_pid_stat(5) for the address of the environment.
     const ENV_START: usize = 50;
     let (_, secret) = scene.canary()?;
-    let victim = Victim::knowing(&secret)?;
+    let victim = victim_knowing(&secret)?;
     let in_place = || {
         let environment = fs::read(format!("/proc/{}/environ", victim.id())).unwrap_or_default();
         environment.starts_with(format!("{SECRET}={secret}").as_bytes())
@@ -360,7 +334,7 @@ fn must_be_root(to: &str) -> Result<(), CannotBite> {
 fn join_mounts(scene: &Scene) -> Result<Staged, CannotBite> {
     must_be_root("join the namespaces of a process")?;
     let (path, content) = scene.canary()?;
-    let victim = Victim::new()?;
+    let victim = victim()?;
     let argv = ["join_mounts".into(), victim.id().to_string().into(), path.into_os_string()];
     let judge = move |run: &Run| {
         let _ = &victim;
@@ -373,7 +347,7 @@ fn join_network(_: &Scene) -> Result<Staged, CannotBite> {
     must_be_root("join the namespaces of a process")?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     listener.set_nonblocking(true)?;
-    let victim = Victim::new()?;
+    let victim = victim()?;
     let argv =
         ["join_network".to_owned(), victim.id().to_string(), listener.local_addr()?.port().to_string()];
     let judge = move |_: &Run| {
