@@ -20,8 +20,10 @@ pub const ATTACKS: &[Named] = &[
     ("join_a_namespace", |_| make(nr::SETNS, &[BAD, 0])),
     ("firewall_in_a_namespace", |_| firewall_in_a_namespace()),
     ("mount_over_etc_in_a_namespace", |_| mount_over_etc_in_a_namespace()),
-    ("mount", |_| make_as_owner(nr::MOUNT, &[0, nowhere(), at(c"tmpfs")])),
-    ("unmount", |_| make_as_owner(nr::UMOUNT2, &[nowhere()])),
+    // To a place that there is, of a kind that there is not.
+    ("mount", |_| make_as_owner(nr::MOUNT, &[at(c"none"), at(c"/"), at(c"nothing")])),
+    // Of a file on which nothing is mounted.
+    ("unmount", |_| make_as_owner(nr::UMOUNT2, &[at(own_program()?.as_c_str())])),
     ("new_mount_by_fsopen", |_| make_as_owner(nr::FSOPEN, &[at(c"tmpfs")])),
     ("copy_of_a_mount_by_open_tree", |_| make_as_owner(nr::OPEN_TREE, &[HERE, at(c"/"), TREE_CLONE])),
     ("move_mount", |_| make_as_owner(nr::MOVE_MOUNT, &[BAD, at(c""), BAD, at(c""), BOTH_EMPTY])),
@@ -68,8 +70,10 @@ pub const ATTACKS: &[Named] = &[
     ("fanotify", |_| make(nr::FANOTIFY_INIT, &[0x200])),
     // Q_GETFMT of a device that does not exist.
     ("quotas", |_| make(nr::QUOTACTL, &[0x80_0004 << 8, nowhere(), 0, at_mut(&mut 0_u64)])),
-    ("clock_by_settimeofday", |_| make(nr::SETTIMEOFDAY, &[1])),
-    ("clock_by_clock_settime", |_| make(nr::CLOCK_SETTIME, &[0, 1])),
+    // The time is left; no time zone is that far west.
+    ("clock_by_settimeofday", |_| make(nr::SETTIMEOFDAY, &[0, at(&[10_000_i32, 0])])),
+    // No second has so few ticks as none.
+    ("clock_by_clock_adjtime", |_| make(nr::CLOCK_ADJTIME, &[0, at(&NO_TICKS)])),
     ("kernel_log", |_| make(nr::SYSLOG, &[3, at_mut(&mut [0_u8; 256]), 256])),
     ("accounting", |_| make(nr::ACCT, &[nowhere()])),
     ("swap_file", |_| make(nr::SWAPON, &[nowhere()])),
@@ -114,6 +118,18 @@ static PERF_EVENT: [u64; 8] = [1 | 64 << 32, 0, 0, 0, 0, 1 | 1 << 5 | 1 << 6, 0,
 static SEGMENT: [u32; 4] = [0, 0, 0xf_ffff, 1 | 1 << 4 | 1 << 6];
 
 /// A path where nothing is.
+/// `struct timex` with `ADJ_TICK`, and no tick; see adjtimex(2).
+const NO_TICKS: [u64; 26] = {
+    let mut timex = [0; 26];
+    timex[0] = 0x4000;
+    timex
+};
+
+fn own_program() -> io::Result<CString> {
+    let program = std::env::args_os().next().unwrap_or_default();
+    Ok(CString::new(program.into_encoded_bytes())?)
+}
+
 fn nowhere() -> usize {
     at(c"/nonexistent")
 }

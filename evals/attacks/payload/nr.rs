@@ -28,7 +28,7 @@ mod by_architecture {
     pub const BPF: c_long = 321;
     pub const CHROOT: c_long = 161;
     pub const CLOCK_GETTIME: c_long = 228;
-    pub const CLOCK_SETTIME: c_long = 227;
+    pub const CLOCK_ADJTIME: c_long = 305;
     pub const CLONE: c_long = 56;
     pub const CLOSE: c_long = 3;
     pub const CONNECT: c_long = 42;
@@ -113,7 +113,7 @@ mod by_architecture {
     pub const BPF: c_long = 280;
     pub const CHROOT: c_long = 51;
     pub const CLOCK_GETTIME: c_long = 113;
-    pub const CLOCK_SETTIME: c_long = 112;
+    pub const CLOCK_ADJTIME: c_long = 266;
     pub const CLONE: c_long = 220;
     pub const CLOSE: c_long = 57;
     pub const CONNECT: c_long = 203;

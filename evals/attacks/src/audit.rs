@@ -5,6 +5,7 @@ use crate::launcher::Launcher;
 use crate::run::perform;
 use crate::scene::Scene;
 use serde::Serialize;
+use std::io;
 use std::path::Path;
 
 /// What an attack found.
@@ -32,24 +33,29 @@ pub struct Finding {
 
 /// Performs one attack, first without any sandbox, and then by a launcher. `base` is a directory to work in, best a home.
 pub fn audit(attack: &'static Attack, launcher: &Launcher, base: &Path) -> Finding {
-    Finding { attack, verdict: find(attack, launcher, base).unwrap_or_else(|verdict| verdict) }
+    let verdict = match attempt(attack, &Launcher::Bare, base) {
+        Verdict::Escaped(_) => attempt(attack, launcher, base),
+        Verdict::Contained(said) => Verdict::CannotBite(format!("without any sandbox: {said}")),
+        other => other,
+    };
+    Finding { attack, verdict }
 }
 
-fn find(attack: &Attack, launcher: &Launcher, base: &Path) -> Result<Verdict, Verdict> {
-    let error = |error: std::io::Error| Verdict::Error(error.to_string());
-    let perform_by = |launcher: &Launcher| {
-        let scene = Scene::new(base).map_err(error)?;
-        let staged = (attack.stage)(&scene).map_err(|reason| Verdict::CannotBite(reason.to_string()))?;
-        perform(launcher, &scene, staged).map_err(error)
+/// Performs one attack by a launcher alone: only if it escapes is it known to bite.
+pub fn attempt(attack: &'static Attack, launcher: &Launcher, base: &Path) -> Verdict {
+    try_by(attack, launcher, base).unwrap_or_else(|error| Verdict::Error(error.to_string()))
+}
+
+fn try_by(attack: &Attack, launcher: &Launcher, base: &Path) -> io::Result<Verdict> {
+    let scene = Scene::new(base)?;
+    let staged = match (attack.stage)(&scene) {
+        Ok(staged) => staged,
+        Err(reason) => return Ok(Verdict::CannotBite(reason.to_string())),
     };
-    let (run, evidence) = perform_by(&Launcher::Bare)?;
-    if evidence.is_none() {
-        return Ok(Verdict::CannotBite(format!("without any sandbox: {}", run.says())));
-    }
-    let (run, evidence) = perform_by(launcher)?;
-    match evidence {
-        Some(evidence) => Ok(Verdict::Escaped(evidence)),
-        None if run.tried() => Ok(Verdict::Contained(run.says())),
-        None => Err(Verdict::Error(format!("the attacker was not run ({}): {}", run.status, run.says()))),
-    }
+    let (run, evidence) = perform(launcher, &scene, staged)?;
+    Ok(match evidence {
+        Some(evidence) => Verdict::Escaped(evidence),
+        None if run.tried() => Verdict::Contained(run.says()),
+        None => Verdict::Error(format!("the attacker was not run ({}): {}", run.status, run.says())),
+    })
 }

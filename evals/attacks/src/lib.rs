@@ -20,7 +20,7 @@ mod scene;
 mod victim;
 
 pub use attack::{Attack, CannotBite, Family};
-pub use audit::{Finding, Verdict, audit};
+pub use audit::{Finding, Verdict, attempt, audit};
 pub use benign::{BENIGN, Task, Use, try_benign};
 pub use family::corpus;
 pub use launcher::Launcher;

@@ -2,6 +2,7 @@
 //! one listener, so that all questions come on the same one.
 
 use super::forks::Forks;
+use super::layers::Layer;
 use super::modes;
 use super::sys::{self, Instruction};
 use crate::validate::Plan;
@@ -18,7 +19,8 @@ pub(crate) struct Topics {
 
 impl Topics {
     pub(crate) fn of(plan: &Plan) -> Self {
-        Topics { forks: plan.watch_forks, modes: plan.writes_host_files() }
+        let modes = plan.writes_host_files() && !Layer::Modes.is_off();
+        Topics { forks: plan.watch_forks, modes }
     }
 
     pub(crate) fn are_none(self) -> bool {

@@ -1,5 +1,6 @@
 //! From what was read back to what may be claimed.
 
+use super::layers::claim;
 use crate::error::{Result, failure};
 use crate::validate::Plan;
 use agentkit_protocol::{Access, Capabilities, Control, FailureKind, Level, Mechanism, ReadBack, WorkDir};
@@ -54,7 +55,7 @@ pub(crate) fn derive(state: &ReadBack, plan: &Plan, uncoverable: bool) -> Capabi
     ];
     Capabilities {
         mechanism: Some(Mechanism::Namespaces),
-        controls: controls.into_iter().collect(),
+        controls: controls.into_iter().map(|(control, level)| (control, claim(level))).collect(),
         failure: None,
     }
 }
@@ -132,7 +133,7 @@ pub(crate) fn check(capabilities: &Capabilities, plan: &Plan) -> Result<()> {
     let mut broken = capabilities.missing(PROMISED);
     // A stated exception is no broken promise.
     broken.retain(|(_, level)| matches!(level, Level::None(_)));
-    if !broken.is_empty() {
+    if !broken.is_empty() && !cfg!(feature = "mutants") {
         return Err(failure(
             FailureKind::Host,
             STEP,

@@ -1,6 +1,7 @@
 //! Step 11: the command.
 
 use super::asked::Topics;
+use super::layers::Layer;
 use super::message::{self, Message};
 use super::program::{self, Program};
 use super::signals;
@@ -79,7 +80,9 @@ impl<'a> Command<'a> {
     /// Between clone and exec. The limits, the filter and the lack of privileges are inherited.
     fn prepare(&self, channel: &OwnedFd) -> io::Result<()> {
         // A session of its own: no controlling terminal, and a group that the caller's signals do not reach.
-        setsid()?;
+        if !Layer::Session.is_off() {
+            setsid()?;
+        }
         // std ignores it at start; the command expects the default.
         sys::reset_signal(libc::SIGPIPE)?;
         signals::unblock()?;
@@ -89,7 +92,7 @@ impl<'a> Command<'a> {
             let listener = self.topics.ask_supervisor()?;
             message::send(channel.as_fd(), &Message::Asks, &[listener.as_fd()])?;
         }
-        sys::close_on_exec(FIRST_AFTER_STREAMS)
+        if Layer::Descriptors.is_off() { Ok(()) } else { sys::close_on_exec(FIRST_AFTER_STREAMS) }
     }
 
     /// The copies without the flag that closes them. Without input the command has init's, the jail's own /dev/null.
@@ -161,6 +164,8 @@ fn environment(plan: &Plan, program: &Program, workdir: &Path, streams: &Streams
     if let Streams::Terminal { kind, .. } = streams {
         variables.insert("TERM", kind.to_vec());
     }
+    let launchers: Vec<_> = if Layer::Environment.is_off() { std::env::vars().collect() } else { Vec::new() };
+    variables.extend(launchers.iter().map(|(name, value)| (name.as_str(), value.as_bytes().to_vec())));
     variables.extend(plan.env.iter().map(|(name, Bytes(value))| (name.as_str(), value.clone())));
     variables.into_iter().map(|(name, value)| [name.as_bytes(), b"=", &value].concat()).collect()
 }

@@ -5,6 +5,7 @@
 //! it, which is code execution as root on the host. So root first becomes a user that nobody else is, and everything
 //! after that is the launch of an ordinary user.
 
+use super::layers::Layer;
 use crate::error::{Context, Hint, Result, failure};
 use agentkit_protocol::FailureKind;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
@@ -39,7 +40,7 @@ impl Identity {
     pub(crate) fn choose() -> Result<Self> {
         let (uid, gid) = (Uid::effective().as_raw(), Gid::effective().as_raw());
         let own = Identity { uid, gid, gives_up_root: false, _claim: None };
-        if uid != 0 {
+        if uid != 0 || Layer::Identity.is_off() || Layer::UserNamespace.is_off() {
             return Ok(own);
         }
         let uids = IdMap::read("/proc/self/uid_map")?;

@@ -3,6 +3,7 @@
 use super::exec::{Command, Streams};
 use super::git::Guards;
 use super::identity::{INNER_ID, Identity};
+use super::layers::Layer;
 use super::message::{self, Message, Outside};
 use super::network::{self, Network};
 use super::program::Program;
@@ -70,10 +71,12 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<Message> {
     leave_caller(&task.relays)?;
     // Before the launcher's /proc is gone.
     forbid_nested_namespaces()?;
-    let view = mounts::begin(&task.view, task.plan)?;
+    let own = !Layer::View.is_off();
+    let view = own.then(|| mounts::begin(&task.view, task.plan)).transpose()?;
     let outside = outside(channel)?;
     task.view.hide_host_proc(&outside.processes);
-    let mounted = mounts::finish(view, &mut task.view, task.plan, &task.guards)?;
+    let finish = |view| mounts::finish(view, &mut task.view, task.plan, &task.guards);
+    let mounted = view.map_or_else(mounts::launchers, finish)?;
     let Network { loopback, sockets, connections } = network.enter()?;
     let workdir = hosts_work_dir(task)?;
     read_nothing()?;
@@ -144,7 +147,8 @@ fn start(
 /// The kernel kills init when the supervisor dies, and the jail with it. If that happened already, the channel is
 /// closed: the parent's pid cannot tell, it is always 0 from inside.
 fn die_with_supervisor(channel: &OwnedFd) -> Result<()> {
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)
+    let signal = (!Layer::DeathSignal.is_off()).then_some(Signal::SIGKILL);
+    nix::sys::prctl::set_pdeathsig(signal)
         .map_err(io::Error::from)
         .context(STEP, "prctl PR_SET_PDEATHSIG")?;
     let mut ends = [PollFd::new(channel.as_fd(), PollFlags::empty())];
@@ -157,6 +161,9 @@ fn die_with_supervisor(channel: &OwnedFd) -> Result<()> {
 
 /// Exactly one user and one group: with several, each would have a process limit of its own.
 fn map_ids(identity: &Identity) -> Result<()> {
+    if Layer::UserNamespace.is_off() {
+        return mounts::keep_apart();
+    }
     let write = |path: &str, text: String| {
         std::fs::write(path, &text).context(STEP, format_args!("write {text:?} to {path}")).hint(
             "the distribution may take all privileges from new user namespaces, for instance by AppArmor",
@@ -172,15 +179,20 @@ fn map_ids(identity: &Identity) -> Result<()> {
 fn leave_caller(relays: &Relays) -> Result<()> {
     // Of the caller's process group, that is, so that no terminal or caller signals it; the command has a session of its
     // own, and init's would only cost a scheduling group.
-    setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(io::Error::from).context(STEP, "setpgid")?;
+    if !Layer::Session.is_off() {
+        setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(io::Error::from).context(STEP, "setpgid")?;
+    }
     // Kernels without keyrings have none to leave.
-    match sys::join_new_session_keyring() {
+    let joined = if Layer::Keyring.is_off() { Ok(()) } else { sys::join_new_session_keyring() };
+    match joined {
         Err(error) if error.raw_os_error() != Some(libc::ENOSYS) => {
             return Err(error).context(STEP, "join a new session keyring");
         }
         _ => {}
     }
-    nix::unistd::sethostname("jail").map_err(io::Error::from).context(STEP, "sethostname")?;
+    if !Layer::UtsNamespace.is_off() {
+        nix::unistd::sethostname("jail").map_err(io::Error::from).context(STEP, "sethostname")?;
+    }
     // What init makes gets exactly the mode it asks for; the command gets the usual mask.
     umask(Mode::empty());
     relays.take_over().context(STEP, "replace standard output and error")
@@ -196,6 +208,10 @@ fn read_nothing() -> Result<()> {
 /// The jail gets no further user namespace: it would give capabilities back, without which there are no other new
 /// namespaces either. Also caught by the filter.
 fn forbid_nested_namespaces() -> Result<()> {
+    // Without a user namespace of the jail's own it would be the launcher's count.
+    if Layer::NestedNamespaces.is_off() || Layer::UserNamespace.is_off() {
+        return Ok(());
+    }
     let path = "/proc/sys/user/max_user_namespaces";
     match std::fs::write(path, "0") {
         // The filter alone has to do where /proc/sys is read-only, as in many containers.

@@ -1,5 +1,6 @@
 //! Step 6: `/proc`.
 
+use super::layers::Layer;
 use super::mounts::{clone, open_inside};
 use super::root::Root;
 use super::sys;
@@ -36,8 +37,27 @@ const SETTINGS: &str = "sys";
 /// Of those, what tells one machine from another.
 const IDENTITY: &str = "sys/kernel/random/boot_id";
 
+/// The host's, which no jail shows unless its own is switched off.
+pub(crate) fn of_host() -> Result<Option<OwnedFd>> {
+    let off = Layer::Proc.is_off() || Layer::PidNamespace.is_off();
+    off.then(|| clone(AT_FDCWD, Path::new("/proc"))).transpose()
+}
+
 /// Mounts it and returns a handle on it. It shows the jail's processes alone, in any case.
-pub(crate) fn show(root: &mut Root, files: ProcFiles) -> Result<OwnedFd> {
+pub(crate) fn show(root: &mut Root, files: ProcFiles, hosts: Option<&OwnedFd>) -> Result<OwnedFd> {
+    match hosts {
+        Some(hosts) => attach(hosts, Path::new("/proc"))?,
+        None => mount_own(files)?,
+    }
+    if files == ProcFiles::Full && !Layer::KernelFiles.is_off() {
+        restrict(root)?;
+    }
+    open("proc", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+        .map_err(io::Error::from)
+        .context(STEP, "open /proc")
+}
+
+fn mount_own(files: ProcFiles) -> Result<()> {
     // Without the kernel's own files since Linux 5.8.
     let options = match files {
         ProcFiles::Processes => Some("subset=pid"),
@@ -47,13 +67,7 @@ pub(crate) fn show(root: &mut Root, files: ProcFiles) -> Result<OwnedFd> {
     mount(Some("proc"), "proc", Some("proc"), private, options)
         .map_err(io::Error::from)
         .context(STEP, "mount /proc")
-        .hint("the kernel refuses a fresh /proc where the launcher's own is partly covered, as in most containers")?;
-    if files == ProcFiles::Full {
-        restrict(root)?;
-    }
-    open("proc", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
-        .map_err(io::Error::from)
-        .context(STEP, "open /proc")
+        .hint("the kernel refuses a fresh /proc where the launcher's own is partly covered, as in most containers")
 }
 
 fn restrict(root: &mut Root) -> Result<()> {

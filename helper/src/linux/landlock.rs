@@ -1,5 +1,6 @@
 //! Step 8: a second wall behind capabilities and filter, where the kernel has Landlock; see landlock(7).
 
+use super::layers::Layer;
 use super::sys;
 use crate::error::{Context, Result};
 use nix::errno::Errno;
@@ -22,6 +23,9 @@ const USEFUL: usize = 2;
 /// Forbids device nodes and, as any such domain does, changes of mounts. The view itself needs no rules: what is not to be
 /// seen is not mounted. Returns whether it is in force, which was tried; the kernel does not show it.
 pub(crate) fn restrict() -> Result<bool> {
+    if Layer::Landlock.is_off() {
+        return Ok(false);
+    }
     match sys::landlock_version() {
         Ok(version) if version < USEFUL => return Ok(false),
         // Not built in, or not switched on.
@@ -37,7 +41,7 @@ pub(crate) fn restrict() -> Result<bool> {
         .context(STEP, "open /")?;
     sys::allow_below(rules.as_fd(), root.as_fd(), REFER).context(STEP, "landlock_add_rule")?;
     sys::restrict_self(rules.as_fd()).context(STEP, "landlock_restrict_self")?;
-    match umount2("/tmp", MntFlags::MNT_EXPIRE) {
+    match umount2("/proc", MntFlags::MNT_EXPIRE) {
         Err(Errno::EPERM) => Ok(true),
         // Whoever may change mounts would have to ask twice.
         other => Err(io::Error::other(format!("a mount could still be changed: {other:?}")))

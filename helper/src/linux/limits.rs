@@ -1,5 +1,6 @@
 //! Step 7: limits per process, inherited by everything the command starts.
 
+use super::layers::Layer;
 use super::proc_files;
 use super::sys::{self, Forked};
 use crate::error::{Context, Result};
@@ -54,6 +55,9 @@ fn table(limits: &Limits) -> [Row; 11] {
 /// Sets every limit, soft and hard, in one call each. Returns the launcher's own limits that bind too.
 pub(crate) fn apply(limits: &Limits) -> Result<BTreeMap<String, u64>> {
     let mut launchers = BTreeMap::new();
+    if Layer::Rlimits.is_off() {
+        return Ok(launchers);
+    }
     for row in table(limits) {
         let what = || format!("prlimit {} to {}", row.name, row.value);
         let before = match sys::replace_limit(row.resource as _, row.value, ceiling(&row)) {

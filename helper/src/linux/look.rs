@@ -3,6 +3,7 @@
 use super::cgroup::Group;
 use super::cpu::Ledger;
 use super::disk::Disk;
+use super::layers::Layer;
 use super::memory::Memory;
 use super::mounts;
 use super::sockets::Sockets;
@@ -81,6 +82,10 @@ impl<'a> Looks<'a> {
 
     /// One look. A jail that is just dying may not be readable any more; its end is noticed elsewhere.
     pub(crate) fn look(&mut self) -> Seen {
+        // Without its own, this would be the whole host's.
+        if [Layer::Looks, Layer::PidNamespace, Layer::Proc, Layer::View].into_iter().any(Layer::is_off) {
+            return Seen::default();
+        }
         let began = time_spent();
         let Some((proc, _)) = &self.open else { return Seen::default() };
         let Ok(processes) = usage::processes(proc) else { return Seen::default() };

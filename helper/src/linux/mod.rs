@@ -13,6 +13,7 @@ mod identity;
 mod init;
 mod kernel_files;
 mod landlock;
+mod layers;
 mod limits;
 mod look;
 mod memory;
@@ -57,6 +58,7 @@ use agentkit_protocol::{Capabilities, Control, Ended, GitNames, Policy};
 use cgroup::Group;
 use git::Guards;
 use identity::Identity;
+use layers::Layer;
 use namespaces::Jail;
 use program::{Program, Surroundings};
 use pty::Terminal;
@@ -103,7 +105,7 @@ fn enter(plan: &Plan, workdir: &WorkPath, rules: Vec<Found>, command: Option<Com
     let identity = Identity::choose()?;
     let grants = command.as_ref().map_or(&[][..], |command| &command.program.grants);
     let mut view = View::new(workdir, grants, rules)?;
-    let guarded = plan.git == GitNames::Protect;
+    let guarded = plan.git == GitNames::Protect && !Layer::Git.is_off();
     if identity.gives_up_root() {
         view.open_as_root(&identity, guarded)?;
         if let Some(command) = command.as_ref().filter(|command| command.from_client) {

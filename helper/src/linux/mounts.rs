@@ -3,6 +3,7 @@
 use super::git::Guards;
 use super::identity::INNER_ID;
 use super::kernel_files;
+use super::layers::Layer;
 use super::overlay::{self, Layers};
 use super::root::{Root, front};
 use super::sys;
@@ -59,6 +60,7 @@ pub(crate) struct Mounted {
 
 /// Builds what is the same in every jail. What is sealed is complete by then; what is writable comes after.
 pub(crate) fn begin(view: &View, plan: &Plan) -> Result<Begun> {
+    let hosts_proc = kernel_files::of_host()?;
     let mut root = Root::new(plan.limits.disk, view.names())?;
     show_system(&mut root, &view.system)?;
     make_accounts(&mut root)?;
@@ -69,9 +71,32 @@ pub(crate) fn begin(view: &View, plan: &Plan) -> Result<Begun> {
     if plan.tty {
         make_terminals(&mut root)?;
     }
-    let proc = kernel_files::show(&mut root, plan.proc)?;
+    let proc = kernel_files::show(&mut root, plan.proc, hosts_proc.as_ref())?;
     let private = make_private_directories(&mut root, plan)?;
     Ok(Begun { root, proc, private })
+}
+
+/// As a user namespace of its own does it: nothing that is mounted here shows outside.
+pub(crate) fn keep_apart() -> Result<()> {
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+        .map_err(io::Error::from)
+        .context(STEP, "make every mount private")
+}
+
+/// What there is without a view of the jail's own: the launcher's.
+pub(crate) fn launchers() -> Result<Mounted> {
+    if !(Layer::Proc.is_off() || Layer::PidNamespace.is_off()) {
+        mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), None::<&str>)
+            .map_err(io::Error::from)
+            .context(STEP, "mount /proc")?;
+    }
+    let open = |path: &str| {
+        open(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+            .map_err(io::Error::from)
+            .context(STEP, format_args!("open {path}"))
+    };
+    let (proc, private) = (open("/proc")?, open("/tmp")?);
+    Ok(Mounted { proc, private, overlay: None, watched: Vec::new(), workdir_read_only: false })
 }
 
 /// Adds what this one sees beside it, and makes the whole the root.

@@ -4,6 +4,7 @@ use super::cgroup::Group;
 use super::git::Guards;
 use super::identity::Identity;
 use super::init::{self, Task};
+use super::layers::Layer;
 use super::message::{self, Outside};
 use super::pty::Terminal;
 use super::relay::Relays;
@@ -15,12 +16,15 @@ use std::path::PathBuf;
 
 const STEP: &str = "namespaces";
 
-const ALL: i32 = libc::CLONE_NEWUSER
-    | libc::CLONE_NEWNS
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWCGROUP;
+/// All but that of the network, which init makes beside other work.
+const ALL: [(i32, Option<Layer>); 6] = [
+    (libc::CLONE_NEWNS, None),
+    (libc::CLONE_NEWUSER, Some(Layer::UserNamespace)),
+    (libc::CLONE_NEWPID, Some(Layer::PidNamespace)),
+    (libc::CLONE_NEWIPC, Some(Layer::IpcNamespace)),
+    (libc::CLONE_NEWUTS, Some(Layer::UtsNamespace)),
+    (libc::CLONE_NEWCGROUP, Some(Layer::CgroupNamespace)),
+];
 
 /// The new process, as the supervisor knows it.
 pub(crate) struct Jail {
@@ -47,7 +51,9 @@ pub(crate) struct Jail {
 /// Makes the new process, which never returns from here: it becomes the jail's init.
 pub(crate) fn enter(task: Task<'_>) -> Result<Jail> {
     let (ours, theirs) = message::channel()?;
-    match sys::clone_process(ALL).context(STEP, "clone3 with new namespaces").hint(NO_USER_NAMESPACES)? {
+    let flags = ALL.into_iter().filter(|(_, layer)| !layer.is_some_and(Layer::is_off));
+    let flags = flags.fold(0, |all, (flag, _)| all | flag);
+    match sys::clone_process(flags).context(STEP, "clone3 with new namespaces").hint(NO_USER_NAMESPACES)? {
         Forked::Child => {
             drop(ours);
             init::main(task, theirs)

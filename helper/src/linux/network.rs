@@ -2,6 +2,7 @@
 //!
 //! To make it takes the kernel as long as all mounts together, and neither needs the other: a thread does it meanwhile.
 
+use super::layers::Layer;
 use super::{sockets, sys, watch};
 use crate::error::{Context, Result};
 use nix::sched::{CloneFlags, setns, unshare};
@@ -25,7 +26,7 @@ pub(crate) struct Network {
 }
 
 /// One that is being made.
-pub(crate) struct Begun(JoinHandle<Result<(OwnedFd, Network)>>);
+pub(crate) struct Begun(JoinHandle<Result<(Option<OwnedFd>, Network)>>);
 
 /// Begins to make it. Until [`Begun::enter`] this thread is in the launcher's.
 pub(crate) fn begin(watched_ports: &[u16]) -> Result<Begun> {
@@ -41,12 +42,17 @@ impl Begun {
     pub(crate) fn enter(self) -> Result<Network> {
         let panicked = |_| io::Error::other("the thread panicked");
         let (namespace, network) = self.0.join().map_err(panicked).context(STEP, "make the namespace")??;
-        setns(namespace, CloneFlags::CLONE_NEWNET).map_err(io::Error::from).context(STEP, "setns")?;
+        if let Some(namespace) = namespace {
+            setns(namespace, CloneFlags::CLONE_NEWNET).map_err(io::Error::from).context(STEP, "setns")?;
+        }
         Ok(network)
     }
 }
 
-fn make(watched_ports: &[u16]) -> Result<(OwnedFd, Network)> {
+fn make(watched_ports: &[u16]) -> Result<(Option<OwnedFd>, Network)> {
+    if Layer::NetworkNamespace.is_off() {
+        return Ok((None, Network { loopback: Ok(()), sockets: None, connections: None }));
+    }
     unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from).context(STEP, "unshare CLONE_NEWNET")?;
     // Any socket stands for its namespace.
     let any = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
@@ -62,5 +68,5 @@ fn make(watched_ports: &[u16]) -> Result<(OwnedFd, Network)> {
                 .context(STEP, "raise the loopback, which watched ports need");
         }
     };
-    Ok((namespace, Network { loopback, sockets: sockets::open()?, connections }))
+    Ok((Some(namespace), Network { loopback, sockets: sockets::open()?, connections }))
 }

@@ -1,5 +1,6 @@
 //! Step 8: capabilities and the ways to get new ones.
 
+use super::layers::Layer;
 use super::proc_files::{self, Stat};
 use super::sys;
 use crate::error::{Context, Result};
@@ -11,6 +12,9 @@ const STEP: &str = "privileges";
 
 /// Gives up every capability for good. The bounding set goes first: dropping from it needs a capability.
 pub(crate) fn drop_all() -> Result<()> {
+    if Layer::Privileges.is_off() {
+        return keep_all();
+    }
     // By number until the kernel knows no more: it may have some that no library has a name for.
     for capability in 0.. {
         match sys::drop_from_bounding_set(capability) {
@@ -29,9 +33,23 @@ pub(crate) fn drop_all() -> Result<()> {
     prctl::set_no_new_privs().map_err(io::Error::from).context(STEP, "prctl PR_SET_NO_NEW_PRIVS")
 }
 
+/// Otherwise they would go with the first execve, since the user inside is no root.
+fn keep_all() -> Result<()> {
+    let keep = || {
+        let all = caps::read(None, CapSet::Permitted)?;
+        caps::set(None, CapSet::Inheritable, &all)?;
+        all.into_iter().try_for_each(|capability| caps::raise(None, CapSet::Ambient, capability))
+    };
+    keep().map_err(io::Error::other).context(STEP, "keep the capabilities")
+}
+
 /// Overwrites the launcher's arguments and variables, which this process has inherited: everybody in the jail can read
 /// its command line, and what is not there cannot be read in any other way either.
 pub(crate) fn forget_launcher() -> Result<()> {
+    // What is wiped cannot be handed on.
+    if Layer::LaunchersText.is_off() || Layer::Environment.is_off() {
+        return Ok(());
+    }
     let text = proc_files::read("/proc/self/stat").context(STEP, "read /proc/self/stat")?;
     let stat = Stat::parse(&text);
     // 48 to 51 are the bounds of both.
@@ -54,5 +72,8 @@ pub(crate) fn be_killed_first() -> Result<()> {
 
 /// Closes this process to its children, which have the same uid: no ptrace, no `/proc/1/environ`, `mem` or `fd`.
 pub(crate) fn hide_from_equals() -> Result<()> {
+    if Layer::Dumpable.is_off() {
+        return Ok(());
+    }
     prctl::set_dumpable(false).map_err(io::Error::from).context(STEP, "prctl PR_SET_DUMPABLE")
 }

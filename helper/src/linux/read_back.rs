@@ -1,5 +1,6 @@
 //! Step 10: what is in force, asked of the kernel and not copied from the request.
 
+use super::layers::Layer;
 use super::limits;
 use super::proc_files;
 use crate::error::{Context, Result};
@@ -43,7 +44,10 @@ pub(crate) fn read(asked: &Limits, launcher: &Namespaces) -> Result<ReadBack> {
     let status = Status::of_this_process()?;
     let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
     let capabilities = sets.iter().try_fold(0, |all, set| Ok(all | status.hexadecimal(set)?));
-    let map = proc_files::read("/proc/self/uid_map").context(STEP, "read /proc/self/uid_map")?;
+    let map = match Layer::UserNamespace.is_off() {
+        true => "0 0 1".to_owned(),
+        false => proc_files::read("/proc/self/uid_map").context(STEP, "read /proc/self/uid_map")?,
+    };
     let mut ids = map.split_whitespace().map(str::parse);
     let (Some(Ok(uid)), Some(Ok(outer_uid)), Some(Ok(1)), None) =
         (ids.next(), ids.next(), ids.next(), ids.next())

@@ -7,6 +7,7 @@
 //!
 //! A copier of input reads ahead: what the command leaves unread is lost to whoever reads the caller's stream next.
 
+use super::layers::Layer;
 use super::sys::{self, Forked};
 use crate::error::{Context, Result};
 use crate::input::Stdin;
@@ -99,8 +100,11 @@ impl Relays {
             Stdin::Passed(passed) => self.stdin = Some(self.input_from(passed.as_fd())?),
             Stdin::Callers => {
                 let callers = io::stdin();
+                if Layer::Streams.is_off() {
+                    let same = callers.as_fd().try_clone_to_owned();
+                    self.stdin = Some(same.context(STEP, "duplicate standard input")?);
                 // Of nothing the command gets the jail's own.
-                if !is_harmless(callers.as_fd(), &stat(callers.as_fd())?, false)? {
+                } else if !is_harmless(callers.as_fd(), &stat(callers.as_fd())?, false)? {
                     self.stdin = Some(self.input_from(callers.as_fd())?);
                 }
             }
@@ -301,7 +305,7 @@ fn stat(stream: BorrowedFd) -> Result<FileStat> {
 /// A client's anonymous pipe has no other users, and `/dev/null` carries nothing.
 fn is_harmless(stream: BorrowedFd, stat: &FileStat, from_client: bool) -> Result<bool> {
     let is_null = kind(stat) == SFlag::S_IFCHR && (major(stat.st_rdev), minor(stat.st_rdev)) == DEV_NULL;
-    Ok(is_null || (from_client && is_anonymous_pipe(stream, stat)?))
+    Ok(is_null || Layer::Streams.is_off() || (from_client && is_anonymous_pipe(stream, stat)?))
 }
 
 fn is_anonymous_pipe(stream: BorrowedFd, stat: &FileStat) -> Result<bool> {

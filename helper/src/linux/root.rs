@@ -5,6 +5,7 @@
 //! *front*, which becomes the jail's root and is soon read-only. The front is the current directory, and `..` from there
 //! is its back.
 
+use super::layers::Layer;
 use crate::error::{Context, Hint, Result};
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, SFlag, mknod};
@@ -63,6 +64,7 @@ impl Root {
     pub(crate) fn new(size: u64, names: u64) -> Result<Self> {
         // A file costs the kernel about a kilobyte that no size limit counts.
         let files = (size >> 12).clamp(1024, 1 << 20) + names.saturating_sub(FEW_NAMES);
+        let (size, files) = if Layer::Sizes.is_off() { (0, 0) } else { (size, files) };
         let options = format!("mode=0755,size={size},nr_inodes={files}");
         let private = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         mount(Some("tmpfs"), BACK, Some("tmpfs"), private, Some(options.as_str()))

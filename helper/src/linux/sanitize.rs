@@ -1,5 +1,6 @@
 //! Step 1: what the caller left lying around is put away before anything else happens.
 
+use super::layers::Layer;
 use super::{proc_files, sys};
 use crate::cli::Caller;
 use crate::error::{Context, Hint, Result, failure, policy};
@@ -90,6 +91,9 @@ fn keep(fd: i32, flag: &str, how: &str) -> Result<File> {
 
 /// Closes every descriptor from 3 up but these.
 pub(super) fn close_all_but_streams_and(kept: &[i32]) -> io::Result<()> {
+    if Layer::Descriptors.is_off() {
+        return Ok(());
+    }
     let mut kept = kept.to_vec();
     kept.sort_unstable();
     let mut first = FIRST;

@@ -311,10 +311,10 @@ pub(super) const ATTACKS: &[Attack] = &[
         |_| reached("clock_by_settimeofday"),
     ),
     attack(
-        "clock_by_clock_settime",
+        "clock_by_clock_adjtime",
         PRIVILEGED,
-        "code that you run sets the clock by a second call, where only the first one was forbidden",
-        |_| reached("clock_by_clock_settime"),
+        "code that you run makes the clock go faster or slower, where only setting it was forbidden",
+        |_| reached("clock_by_clock_adjtime"),
     ),
     attack(
         "kernel_log",
