@@ -1,10 +1,14 @@
 //! One process that launches again and again and ends each launch somehow. It runs as the launcher that it is about, and
-//! judges only what nobody else can: how its own children ended, and how many descriptors it has.
+//! judges only what nobody else can: how its own launches ended, and what it has itself in the end.
 
+use crate::client;
+use crate::own::Own;
+use crate::random::Random;
+use crate::strike::strike;
 use crate::support::Stop;
-use agentkit_protocol::{Bytes, Commit, Control, Policy, WorkDir, frame};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use crate::work::{EXIT, Kind, Task, Work, ordinary};
+use agentkit_client::{Cancel, EndedBy, Error, Outcome};
+use agentkit_protocol::{Policy, frame};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,21 +17,20 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 const DRIVE: &str = "--drive";
 const CALL: &str = "--call";
-/// What a command that ends by itself exits with.
-const EXIT: i32 = 7;
-/// A launch takes some milliseconds: moments lie in it and after it.
-const MOMENTS: Duration = Duration::from_millis(15);
+/// A launch takes some milliseconds, and more while others do the same: moments lie in it and after it.
+const MOMENTS: Duration = Duration::from_millis(20);
 /// How long whatever was told to end may take, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How a launch ends.
+/// How a launch ends, if it does not end by itself before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum End {
+pub(crate) enum End {
     /// By itself.
     Itself,
     /// The helper is killed.
@@ -38,14 +41,16 @@ enum End {
     Init,
     /// A client is killed that holds the helper's lifeline.
     Caller,
+    /// A client is told to end it.
+    Cancel,
 }
 
-const ENDS: [End; 5] = [End::Itself, End::Helper, End::Term, End::Init, End::Caller];
+const ENDS: [End; 6] = [End::Itself, End::Helper, End::Term, End::Init, End::Caller, End::Cancel];
 
 /// What a driver is told.
 pub(crate) struct Choices {
     pub(crate) helper: PathBuf,
-    /// Holds `work`, to be bound, and `out`, for output.
+    /// Holds `work` and `granted`, to be bound, `bin` with the attacker, and `out`, for output.
     pub(crate) corner: PathBuf,
     pub(crate) launches: u64,
     pub(crate) seed: u64,
@@ -58,6 +63,11 @@ impl Choices {
             .into_iter()
             .chain(numbers)
             .collect()
+    }
+
+    /// A file of this driver's own.
+    fn file(&self, what: &str) -> PathBuf {
+        self.corner.join(format!("out/{what}-{}", self.seed))
     }
 }
 
@@ -97,211 +107,183 @@ pub(crate) fn as_another_process(arguments: &[OsString]) -> Option<ExitCode> {
 
 fn drive(choices: &Choices) -> Result<(), Stop> {
     let mut driver = Driver::new(choices)?;
-    let kinds: Vec<_> = driver.policies.iter().map(|policies| policies.name).collect();
-    let before = fs::read_dir("/proc/self/fd")?.count();
     let mut tally: BTreeMap<(End, String), u64> = BTreeMap::new();
+    // What is needed at all is there after a while, and then nothing is to be added to it.
+    let mut warm = Own::now()?;
     for number in 0..choices.launches {
+        if number == choices.launches / 4 {
+            warm = Own::now()?;
+        }
         let (end, how) = driver.launch().map_err(|stop| Stop::Fail(format!("launch {number}: {stop:?}")))?;
         *tally.entry((end, how)).or_default() += 1;
     }
+    let grown = warm.must_be_all_there_is(PATIENCE)?;
     // A helper that was killed before its keeper was there has left a control group, which the next such launch removes.
-    driver.policies.truncate(1);
-    driver.launch_once()?;
-    let after = fs::read_dir("/proc/self/fd")?.count();
-    if before != after {
-        return Err(Stop::Fail(format!("{before} descriptors before and {after} after")));
-    }
+    driver.launch_once(driver.work.kinds[0])?;
     let counted = tally.iter().map(|((end, how), count)| format!("{end:?} {how}: {count}"));
-    println!("{}: {}", kinds.join(", "), counted.collect::<Vec<_>>().join(", "));
+    let counted = counted.collect::<Vec<_>>().join(", ");
+    println!("{:?}: {counted}; {grown} KiB more of memory", driver.work.kinds);
     Ok(())
 }
 
 struct Driver<'a> {
     choices: &'a Choices,
     random: Random,
-    policies: Vec<Policies>,
-}
-
-/// A policy for a command that exits at once, and for one that would stay, as JSON and as a frame.
-struct Policies {
-    name: &'static str,
-    exits: PathBuf,
-    stays: PathBuf,
-    stays_frame: PathBuf,
+    work: Work<'a>,
 }
 
 impl<'a> Driver<'a> {
     fn new(choices: &'a Choices) -> Result<Self, Stop> {
-        let work = Bytes::from(choices.corner.join("work"));
-        let plain = |workdir: WorkDir| Policy { workdir, ..Policy::new([] as [Bytes; 0]) };
-        let group = Policy { require: [Control::MemoryLimited].into(), ..plain(WorkDir::Scratch) };
-        let overlay = plain(WorkDir::Overlay { path: work.clone(), commit: Commit::Always });
-        let mut driver = Driver { choices, random: Random::from(choices.seed), policies: Vec::new() };
-        // Not every launcher may make control groups, and not every host has overlays.
-        for (name, policy) in [("group", group), ("overlay", overlay)] {
-            driver.policies.push(policies(choices, name, &policy)?);
-            if driver.launch_once()?.code() != Some(EXIT) {
-                driver.policies.pop();
+        let work = Work::new(choices, Vec::new());
+        let mut driver = Driver { choices, random: Random::from(choices.seed), work };
+        let mut kinds = Vec::new();
+        for kind in [Kind::Group, Kind::Overlay] {
+            if driver.launch_once(kind)?.code() == Some(EXIT) {
+                kinds.push(kind);
             }
         }
-        driver.policies.push(policies(choices, "scratch", &plain(WorkDir::Scratch))?);
-        driver.policies.push(policies(choices, "bind", &plain(WorkDir::Bind(work)))?);
+        kinds.extend([Kind::Scratch, Kind::Bind]);
+        driver.work.kinds = kinds;
         Ok(driver)
     }
 
-    /// With the policies that were added last, to its own end.
-    fn launch_once(&self) -> Result<ExitStatus, Stop> {
+    /// An ordinary command, to its own end.
+    fn launch_once(&self, kind: Kind) -> Result<ExitStatus, Stop> {
+        let policy = self.write(&ordinary(self.choices, kind, End::Itself))?;
         let mut command = Command::new(&self.choices.helper);
-        let policy = self.policies.last().map(|policies| File::open(&policies.exits)).transpose()?;
-        command
-            .stdin(policy.map_or_else(Stdio::null, Stdio::from))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.stdin(File::open(policy)?).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(command.status()?)
+    }
+
+    fn write(&self, policy: &Policy) -> Result<PathBuf, Stop> {
+        let path = self.choices.file("policy");
+        fs::write(&path, serde_json::to_vec(policy)?)?;
+        Ok(path)
     }
 
     /// One launch, and how it ended.
     fn launch(&mut self) -> Result<(End, String), Stop> {
-        let end = ENDS[self.random.below(ENDS.len() as u64) as usize];
-        let policies = &self.policies[self.random.below(self.policies.len() as u64) as usize];
+        let end = self.random.one_of(&ENDS);
         let moment = Duration::from_nanos(self.random.below(MOMENTS.as_nanos() as u64));
+        let task = self.work.task(end, &mut self.random)?;
+        let in_this_process = match end {
+            End::Caller => false,
+            End::Cancel => true,
+            _ => task.policy.require.is_empty() && self.random.below(2) == 0,
+        };
+        let (begin, cancel) = (Instant::now(), Cancel::new());
+        let how = std::thread::scope(|scope| {
+            let (is_over, over) = mpsc::channel();
+            if end != End::Itself {
+                let cancel = cancel.clone();
+                scope.spawn(move || strike(end, moment, &cancel, &over));
+            }
+            let how = match in_this_process {
+                true => by_library(end, &task, client::run(&self.choices.helper, &task.policy, &cancel)),
+                false => self.by_hand(end, &task),
+            };
+            drop(is_over);
+            how
+        })
+        .map_err(|stop| Stop::Fail(format!("{end:?} at {moment:?} of {:?}: {stop:?}", task.attack)))?;
+        if begin.elapsed() > PATIENCE {
+            return Err(Stop::Fail(format!("{end:?} at {moment:?} took {:?}: {how}", begin.elapsed())));
+        }
+        Ok((end, how))
+    }
+
+    /// The helper alone, or a client in a process of its own.
+    fn by_hand(&mut self, end: End, task: &Task) -> Result<String, Stop> {
+        let policy = self.write(&task.policy)?;
         let mut command = match end {
             End::Caller => {
                 let mut command = Command::new(std::env::current_exe()?);
-                command.arg(CALL).arg(&self.choices.helper).arg(&policies.stays_frame).stdin(Stdio::null());
+                command.arg(CALL).arg(&self.choices.helper).arg(policy).stdin(Stdio::null());
                 command
             }
             _ => {
-                let policy = if end == End::Itself { &policies.exits } else { &policies.stays };
                 let mut command = Command::new(&self.choices.helper);
                 command.stdin(File::open(policy)?);
                 command
             }
         };
         // Output to a file is copied by processes of the helper's own, output to nothing is not.
-        let output = match self.random.below(2) {
-            0 => Stdio::null(),
-            _ => File::create(self.choices.corner.join(format!("out/{}", self.choices.seed)))?.into(),
-        };
-        let begin = Instant::now();
-        let mut child = command.stdout(output).stderr(Stdio::null()).spawn()?;
-        let status = finish(end, moment, &mut child)?;
-        if begin.elapsed() > PATIENCE {
-            return Err(Stop::Fail(format!("{end:?} at {moment:?} took {:?}: {status}", begin.elapsed())));
-        }
-        Ok((end, judge(end, status)?))
+        let output = self.choices.file("output");
+        let kept = self.random.below(2) == 0;
+        command.stdout(if kept { File::create(&output)?.into() } else { Stdio::null() });
+        let status = command.stderr(Stdio::null()).status()?;
+        let tried = !kept || said(&fs::read(&output)?);
+        judge(end, task, status, tried)
     }
 }
 
-fn finish(end: End, moment: Duration, child: &mut Child) -> Result<ExitStatus, Stop> {
-    let pid = Pid::from_raw(i32::try_from(child.id())?);
-    let tell = |signal| {
-        spin(moment);
-        kill(pid, signal)
-    };
-    match end {
-        End::Itself => Ok(()),
-        End::Helper | End::Caller => tell(Signal::SIGKILL),
-        End::Term => tell(Signal::SIGTERM),
-        End::Init => {
-            let init = wait_for_init(child)?;
-            spin(moment / 2);
-            // It may have died by itself, of a set-up that failed.
-            init.map_or(Ok(()), |init| kill(init, Signal::SIGKILL).or(Ok(())))
-        }
-    }?;
-    Ok(child.wait()?)
-}
-
-/// The moment is what is chosen: nothing is waited for.
-fn spin(moment: Duration) {
-    let begin = Instant::now();
-    while begin.elapsed() < moment {
-        std::hint::spin_loop();
-    }
-}
-
-/// The helper's child with a process id of its own inside. None if the helper is over before that is seen.
-fn wait_for_init(helper: &mut Child) -> Result<Option<Pid>, Stop> {
-    let pid = helper.id();
-    loop {
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-        let mut children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
-        if let Some(init) = children.find(|pid| is_init(*pid)) {
-            return Ok(Some(Pid::from_raw(init)));
-        }
-        if helper.try_wait()?.is_some() {
-            return Ok(None);
-        }
-    }
-}
-
-fn is_init(pid: i32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    ids.is_some_and(|ids| ids.split_whitespace().nth(1) == Some("1"))
+/// Whether the attacker got as far as to try.
+fn said(output: &[u8]) -> bool {
+    output.starts_with(b"trying\n")
 }
 
 /// What became of a direct child, in a word.
-fn judge(end: End, status: ExitStatus) -> Result<String, Stop> {
-    let ended = match (end, status.code(), status.signal()) {
-        (End::Itself, Some(EXIT), None) => true,
+fn judge(end: End, task: &Task, status: ExitStatus, tried: bool) -> Result<String, Stop> {
+    const WALL_CLOCK: i32 = 124;
+    let by_itself = match (task.attack, status.code()) {
+        (None, code) => end == End::Itself && code == Some(EXIT),
+        // A caller that has lived to see the end says only whether there was one.
+        (Some(_), Some(code)) if end == End::Caller => code == 0,
+        (Some(_), Some(WALL_CLOCK)) => true,
+        (Some(_), Some(code)) => !(125..=127).contains(&code) && (tried || end != End::Itself),
+        (Some(_), None) => false,
+    };
+    let struck = match (end, status.code(), status.signal()) {
         (End::Helper | End::Caller, None, Some(9)) => true,
         // A helper that did not get as far as to wait for it dies of it.
         (End::Term, Some(125 | 137 | 143), None) | (End::Term, None, Some(15)) => true,
         (End::Init, Some(125 | 137), None) => true,
         _ => false,
     };
-    if ended { Ok(status.to_string()) } else { Err(Stop::Fail(format!("{end:?} ended with {status}"))) }
+    if by_itself || struck {
+        Ok(status.to_string())
+    } else {
+        Err(Stop::Fail(format!("ended with {status}, tried: {tried}")))
+    }
 }
 
-/// A client that holds the lifeline and does nothing else.
+/// The same of a launch by the library.
+fn by_library(end: End, task: &Task, became: Result<Outcome, Error>) -> Result<String, Stop> {
+    let fine = match (&became, task.attack) {
+        (Ok(outcome), None) => (end == End::Itself) == (outcome.exit_code() == Some(EXIT)),
+        (Ok(outcome), Some(_)) => {
+            let cut_off = outcome.ended.ended_by == EndedBy::WallClock;
+            end != End::Itself || cut_off || said(outcome.stdout.bytes())
+        }
+        (Err(Error::Cancelled), _) => end == End::Cancel,
+        (Err(Error::Unavailable(_)), _) => matches!(end, End::Helper | End::Term | End::Init),
+        (Err(_), _) => false,
+    };
+    let how = match &became {
+        Ok(outcome) => format!("{:?}", outcome.ended.ended_by),
+        Err(error) => error.to_string().split(':').next().unwrap_or_default().to_owned(),
+    };
+    if fine { Ok(how) } else { Err(Stop::Fail(format!("{became:?}"))) }
+}
+
+/// A client that is killed, perhaps, while it waits.
 fn call(helper: &Path, policy: &Path) -> Result<(), Stop> {
+    let policy: Policy = serde_json::from_slice(&fs::read(policy)?)?;
+    if !policy.require.is_empty() {
+        return hold_the_line(helper, &policy);
+    }
+    client::run(helper, &policy, &Cancel::new())?;
+    Ok(())
+}
+
+/// The library asks for what is required before it launches, and is told of no control group: that is made at the launch.
+fn hold_the_line(helper: &Path, policy: &Policy) -> Result<(), Stop> {
     let (mut ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(helper);
     let mut child = command.arg("--client").stdin(OwnedFd::from(theirs)).spawn()?;
     drop(command);
-    ours.write_all(&fs::read(policy)?)?;
+    ours.write_all(&frame::encode(policy)?)?;
     ours.read_to_end(&mut Vec::new())?;
     child.wait()?;
     Ok(())
-}
-
-fn policies(choices: &Choices, name: &'static str, base: &Policy) -> Result<Policies, Stop> {
-    let marker = choices.helper.file_name().unwrap_or_default().as_encoded_bytes();
-    let policy = |script: &str| {
-        let mut policy = base.clone();
-        policy.argv = ["sh", "-c", script].map(Bytes::from).to_vec();
-        policy.env.insert("MARKER".to_owned(), Bytes::from(marker));
-        policy.limits.wall_ms = 2 * PATIENCE.as_millis() as u64;
-        policy
-    };
-    let stays = policy("(sleep 90 & setsid sleep 90 & sleep 90) & sleep 90");
-    let write = |kind: &str, bytes: Vec<u8>| {
-        let path = choices.corner.join(format!("{name}-{kind}-{}", choices.seed));
-        fs::write(&path, bytes).map(|()| path)
-    };
-    Ok(Policies {
-        name,
-        exits: write("exits", serde_json::to_vec(&policy(&format!("exit {EXIT}")))?)?,
-        stays: write("stays", serde_json::to_vec(&stays)?)?,
-        stays_frame: write("frame", frame::encode(&stays)?)?,
-    })
-}
-
-/// Marsaglia's xorshift with his multiplier: choices that can be repeated, and nothing more.
-struct Random(u64);
-
-impl Random {
-    /// Neighbouring seeds lead far apart.
-    fn from(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).max(1))
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
-    }
 }

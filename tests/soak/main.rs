@@ -1,4 +1,5 @@
-//! Many launches, ended at random moments in every way there is, and then a look at the host: nothing may be left.
+//! Many launches, most of them attacks, ended at random moments in every way there is, and then a look at the host:
+//! nothing may be left.
 //!
 //! `AGENTKIT_SOAK_LAUNCHES` sets how many (2,000), `AGENTKIT_SOAK_SEED` repeats the choices of an earlier run, which
 //! prints its seed. The moments are those of the machine and come out differently each time.
@@ -8,8 +9,14 @@ mod jail;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod attacks;
+mod client;
 mod drive;
 mod host;
+mod own;
+mod random;
+mod strike;
+mod work;
 
 use agentkit_protocol::{Control, Policy};
 use drive::{Choices, Tally};
@@ -30,7 +37,7 @@ const SEED: &str = "AGENTKIT_SOAK_SEED";
 /// Held by the one that runs.
 static ALONE: Mutex<()> = Mutex::new(());
 /// Processes that launch at the same time, one launch each.
-const DRIVERS: u64 = 2;
+const DRIVERS: u64 = 4;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -45,7 +52,14 @@ fn main() -> ExitCode {
                 random_ends_leave_nothing(who, everybody.len() as u64)
             })
         };
-        let others = [trial("control_groups_at_once", control_groups_at_once)];
+        let others = [
+            trial("control_groups_at_once", control_groups_at_once),
+            trial("what_is_more_is_seen", own::what_is_more_is_seen),
+            trial("what_is_left_is_seen", || {
+                let _alone = ALONE.lock();
+                host::what_is_left_is_seen()
+            }),
+        ];
         support::run(everybody.iter().map(soak).chain(others).collect())
     })
 }
@@ -77,8 +91,10 @@ fn random_ends_leave_nothing(who: Who, share: u64) -> Result<(), Stop> {
         start(who, &driver, &choices)
     });
     let drivers: Vec<Child> = drivers.collect::<Result<_, Stop>>()?;
-    for driver in drivers {
-        let output = driver.wait_with_output()?;
+    // All of them, whatever becomes of one.
+    let outputs: Vec<_> = drivers.into_iter().map(Child::wait_with_output).collect();
+    for output in outputs {
+        let output = output?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         eprint!("{said}");
         assert!(output.status.success(), "{SEED}={seed}: {}: {said}", output.status);
@@ -87,6 +103,7 @@ fn random_ends_leave_nothing(who: Who, share: u64) -> Result<(), Stop> {
 
     before.nothing_is_new(&name)?;
     assert_eq!(listing(&corner.join("work"))?, kept);
+    work::nothing_privileged(&corner.join("granted"))?;
     Ok(())
 }
 
@@ -118,11 +135,14 @@ fn number(variable: &str, default: u64) -> Result<u64, Stop> {
     }
 }
 
-/// What the launcher owns: a work dir with a repository, whose names are protected, and a directory for output.
+/// What the launcher owns: a work dir with a repository, whose names are protected, and directories for what attacks
+/// leave and for output. Beside them the attacker.
 fn make_corner(who: Who, corner: &Path) -> Result<(), Stop> {
     for name in [
         "",
         "out",
+        "granted",
+        "bin",
         "work",
         "work/below",
         "work/.git",
@@ -139,7 +159,7 @@ fn make_corner(who: Who, corner: &Path) -> Result<(), Stop> {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640))?;
         who.own(&file)?;
     }
-    Ok(())
+    support::write_program(&corner.join("bin/attacker"), attacks::attacker()?)
 }
 
 /// Everything below, with what tells a changed file.

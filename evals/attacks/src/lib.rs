@@ -4,6 +4,8 @@
 //! by a launcher. Whether it succeeded is seen from the host, never read from what the attacker says: by a canary that
 //! came out, a listener that was reached, a process that died.
 //!
+//! [`UNJUDGED`] has attacks without that, for whoever needs many of them and looks at something else.
+//!
 //! Nothing aims at an address off the machine, and every attack is bounded.
 
 #![cfg(target_os = "linux")]
@@ -17,6 +19,7 @@ mod launcher;
 mod processes;
 mod run;
 mod scene;
+mod unjudged;
 mod victim;
 
 pub use attack::{Attack, CannotBite, Family};
@@ -24,3 +27,4 @@ pub use audit::{Finding, Verdict, attempt, audit};
 pub use benign::{BENIGN, Task, Use, try_benign};
 pub use family::corpus;
 pub use launcher::Launcher;
+pub use unjudged::{ENOUGH, UNJUDGED, attacker};

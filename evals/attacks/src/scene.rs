@@ -1,14 +1,12 @@
 //! The host's side of one attack: a directory that the launcher grants, and one that it does not.
 
+use crate::unjudged::attacker;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
-
-/// The attacker, compiled by the build script.
-static ATTACKER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/attacker"));
 
 /// Everything that one attack needs on the host; gone when it is dropped.
 pub(crate) struct Scene {
@@ -23,13 +21,9 @@ impl Scene {
         for part in ["granted", "secret", "own"] {
             fs::create_dir(scene.path(part))?;
         }
-        if ATTACKER.is_empty() {
-            return Err(io::Error::other(
-                "this program was built without a linker for its target, and has no attacker",
-            ));
-        }
+        let program = attacker()?;
         let attacker = scene.granted().join("attacker");
-        fs::write(&attacker, ATTACKER)?;
+        fs::write(&attacker, program)?;
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(attacker, executable)?;
         Ok(scene)

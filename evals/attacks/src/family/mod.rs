@@ -30,6 +30,7 @@ pub fn corpus() -> impl Iterator<Item = &'static Attack> {
 mod tests {
     use super::*;
     use crate::scene::Scene;
+    use crate::unjudged::UNJUDGED;
     use std::collections::{BTreeMap, BTreeSet};
 
     /// What the attacker knows, by its own names, with how often.
@@ -66,6 +67,14 @@ mod tests {
                 let name = staged.argv[0].to_string_lossy();
                 assert_eq!(known.get(&*name), Some(&1), "{name}");
             }
+        }
+    }
+
+    #[test]
+    fn the_attacker_knows_those_that_are_not_judged() {
+        let known = known();
+        for words in UNJUDGED {
+            assert!(known.contains_key(words[0]), "{words:?}");
         }
     }
 
