@@ -42,6 +42,10 @@ fn main() -> ExitCode {
         trial("many_threads_share_a_sandbox", many_threads_share_a_sandbox),
         trial("a_flood_leaves_memory_bounded", a_flood_leaves_memory_bounded),
         trial("a_host_with_namespaces_satisfies_strict", a_host_with_namespaces_satisfies_strict),
+        trial(
+            "bounded_memory_is_had_where_a_group_can_be_made",
+            bounded_memory_is_had_where_a_group_can_be_made,
+        ),
         trial("strict_is_refused_without_user_namespaces", strict_is_refused_without_user_namespaces),
         trial("a_program_that_is_no_helper", a_program_that_is_no_helper),
     ])
@@ -256,6 +260,24 @@ fn a_host_with_namespaces_satisfies_strict() -> Result<(), Stop> {
     assert_eq!(capabilities.controls.len(), Control::ALL.len());
     // What a run reads back inside the jail is what the probe promised.
     assert_eq!(&sandbox.run(["true"])?.started.capabilities, capabilities);
+    Ok(())
+}
+
+/// The probe makes no control group, and says `polled`.
+fn bounded_memory_is_had_where_a_group_can_be_made() -> Result<(), Stop> {
+    let without = sandbox()?;
+    let limits = Limits { memory: 64 << 20, ..Limits::default() };
+    let sandbox = match builder().require([Control::MemoryLimited]).limits(limits).build() {
+        Ok(sandbox) => sandbox,
+        Err(Error::Refused(failure)) => {
+            assert!(failure.message.contains("memory_limited is required"), "{failure}");
+            return Err(Stop::Skip(failure.to_string()));
+        }
+        Err(other) => panic!("{other}"),
+    };
+    assert!(!without.capabilities().level(Control::MemoryLimited).is_full());
+    let started = sandbox.run(["true"])?.started;
+    assert!(started.capabilities.level(Control::MemoryLimited).is_full(), "{started:?}");
     Ok(())
 }
 

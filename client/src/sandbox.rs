@@ -55,6 +55,14 @@ impl Sandbox {
         Duration::from_millis(self.template.limits.wall_ms)
     }
 
+    /// By a command that does nothing, since the probe makes no group.
+    fn try_to_bound_memory(&self) -> Result<(), Error> {
+        let limits = self.template.limits.clone();
+        let policy =
+            Policy { require: [Control::MemoryLimited].into(), limits, ..Policy::new([Bytes::from("true")]) };
+        Command::new(&self.host.helper, policy, LEAST_OUTPUT_CAP).run().map(drop)
+    }
+
     /// The same sandbox with other limits.
     pub fn with_limits(&self, limits: Limits) -> Sandbox {
         let template = Policy { limits, ..self.template.clone() };
@@ -169,7 +177,7 @@ impl SandboxBuilder {
 
     /// Controls without which nothing may run, on top of those required before. [`SandboxBuilder::build`] refuses where
     /// one of them is less than full for a run with a scratch work dir and no rules, and the helper at every launch where
-    /// one is for that run.
+    /// one is for that run. [`Control::MemoryLimited`] is full in a control group, which is made for runs that require it.
     pub fn require(mut self, controls: impl IntoIterator<Item = Control>) -> Self {
         self.template.require.extend(controls);
         self
@@ -193,10 +201,14 @@ impl SandboxBuilder {
         if required.is_empty() {
             return Ok(sandbox);
         }
-        match sandbox.capabilities().missing(required.iter().copied()) {
-            missing if missing.is_empty() => Ok(sandbox),
-            missing => Err(Error::Refused(requirement_not_met(&missing))),
+        // A group that bounds memory is made for whoever requires it, so that only a launch can tell.
+        let told = required.iter().copied().filter(|control| *control != Control::MemoryLimited);
+        match sandbox.capabilities().missing(told) {
+            missing if !missing.is_empty() => return Err(Error::Refused(requirement_not_met(&missing))),
+            _ if required.contains(&Control::MemoryLimited) => sandbox.try_to_bound_memory()?,
+            _ => {}
         }
+        Ok(sandbox)
     }
 }
 
