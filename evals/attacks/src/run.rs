@@ -1,13 +1,12 @@
 //! Performs one attack.
 
-use crate::attack::Staged;
+use crate::attack::{Attacker, PYTHON, Staged};
 use crate::judge::Evidence;
 use crate::launcher::Launcher;
 use crate::processes;
 use crate::scene::Scene;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -68,8 +67,13 @@ pub(crate) fn perform(
     scene: &Scene,
     mut staged: Staged,
 ) -> io::Result<(Run, Option<Evidence>)> {
-    let head = [scene.granted().join("attacker").into_os_string(), scene.marker().to_owned()];
-    let argv: Vec<OsString> = head.into_iter().chain(staged.argv).collect();
+    let mut argv = match staged.attacker {
+        Attacker::Native => vec![scene.native().into()],
+        Attacker::Python => vec![PYTHON.into(), scene.script().into()],
+        Attacker::NativeAs(copy) => vec![copy.into()],
+    };
+    argv.push(scene.marker().to_owned());
+    argv.extend(staged.argv);
     let mut command = launcher.command(scene, &staged.before, &argv)?;
     if staged.leads_a_session {
         command = in_a_session(&command, scene);

@@ -10,6 +10,9 @@ use tempfile::TempDir;
 /// The attacker, compiled by the build script.
 static ATTACKER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/attacker"));
 
+/// The attacker in Python.
+static SCRIPT: &str = include_str!("../payload/attacker.py");
+
 /// Everything that one attack needs on the host; gone when it is dropped.
 pub(crate) struct Scene {
     directory: TempDir,
@@ -28,10 +31,10 @@ impl Scene {
                 "this program was built without a linker for its target, and has no attacker",
             ));
         }
-        let attacker = scene.granted().join("attacker");
-        fs::write(&attacker, ATTACKER)?;
+        fs::write(scene.native(), ATTACKER)?;
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(attacker, executable)?;
+        fs::set_permissions(scene.native(), executable)?;
+        fs::write(scene.script(), SCRIPT)?;
         Ok(scene)
     }
 
@@ -42,6 +45,16 @@ impl Scene {
     /// The attack's directory, the `{dir}` of a launcher: all that it may change.
     pub(crate) fn granted(&self) -> PathBuf {
         self.path("granted")
+    }
+
+    /// The attacker as a program.
+    pub(crate) fn native(&self) -> PathBuf {
+        self.granted().join("attacker")
+    }
+
+    /// The attacker as a script of Python's.
+    pub(crate) fn script(&self) -> PathBuf {
+        self.granted().join("attacker.py")
     }
 
     /// The user's, which no launcher should show.
@@ -75,7 +88,7 @@ impl Scene {
     /// The attacker as a tool of the host, for calls that std does not have. It lies where no attack aims.
     pub(crate) fn tool(&self) -> io::Result<Tool> {
         let program = self.own().join("tool");
-        fs::copy(self.granted().join("attacker"), &program)?;
+        fs::copy(self.native(), &program)?;
         Ok(Tool(program))
     }
 }

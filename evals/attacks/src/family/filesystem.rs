@@ -10,7 +10,7 @@ use nix::unistd::geteuid;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -252,6 +252,41 @@ pub(super) const ATTACKS: &[Attack] = &[
         means: "the next program that works in the directory works on your home",
         controls: &[Control::FilesystemConfined],
         stage: replace_the_directory_by_a_link,
+    },
+    Attack {
+        name: "python_read_below_an_inherited_directory",
+        family: Family::Filesystem,
+        means: "a script leaves the sandbox by a directory that your program happens to hold open",
+        controls: &[Control::EnvironmentScrubbed],
+        stage: python_read_below_an_inherited_directory,
+    },
+    Attack {
+        name: "python_leave_shared_memory",
+        family: Family::Filesystem,
+        means: "a script leaves memory behind that no process has, in spite of what Python does against it",
+        controls: &[Control::FilesystemConfined],
+        stage: python_leave_shared_memory,
+    },
+    Attack {
+        name: "python_change_shared_memory",
+        family: Family::Filesystem,
+        means: "a script changes what your other programs compute on together",
+        controls: &[Control::FilesystemConfined],
+        stage: python_change_shared_memory,
+    },
+    Attack {
+        name: "python_environment_that_names_its_base",
+        family: Family::Filesystem,
+        means: "a virtual environment in the work dir names one of your directories as its Python, and is shown it",
+        controls: &[Control::FilesystemConfined],
+        stage: python_environment_that_names_its_base,
+    },
+    Attack {
+        name: "python_environment_that_links_to_its_base",
+        family: Family::Filesystem,
+        means: "a virtual environment in the work dir has its library by a link to one of your directories, and is shown it",
+        controls: &[Control::FilesystemConfined],
+        stage: python_environment_that_links_to_its_base,
     },
 ];
 
@@ -498,12 +533,17 @@ impl Drop for Planted {
     }
 }
 
+impl Planted {
+    fn judge(self) -> impl Judge {
+        move |_: &Run| self.0.exists().then(|| format!("{} is there", self.0.display()))
+    }
+}
+
 /// The attacker must not leave a file of a name that nobody else uses in a directory of everybody.
 fn leaves_a_file(scene: &Scene, directory: &str) -> Result<Staged, CannotBite> {
     let planted = Planted(Path::new(directory).join(scene.marker()));
     let argv = ["write".into(), planted.0.clone().into_os_string(), "x".into()];
-    let judge = move |_: &Run| planted.0.exists().then(|| format!("{} is there", planted.0.display()));
-    Ok(Staged::new(argv, judge))
+    Ok(Staged::new(argv, planted.judge()))
 }
 
 fn write_to_a_system_directory(scene: &Scene) -> Result<Staged, CannotBite> {
@@ -524,4 +564,71 @@ fn replace_the_directory_by_a_link(scene: &Scene) -> Result<Staged, CannotBite> 
     let argv = ["replace_by_link".into(), granted.clone().into(), scene.secret().into_os_string()];
     let judge = move |_: &Run| granted.is_symlink().then(|| "the granted directory is a link".to_owned());
     Ok(Staged::new(argv, judge))
+}
+
+fn python_read_below_an_inherited_directory(scene: &Scene) -> Result<Staged, CannotBite> {
+    let (_, content) = scene.canary()?;
+    let staged = Staged::new(["read_below_descriptors", "key"], came_out(content));
+    staged.before(format!("exec 7<{}", quoted(scene.secret().as_os_str()))).in_python()
+}
+
+/// Where the C library keeps memory that has a name.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+fn python_leave_shared_memory(scene: &Scene) -> Result<Staged, CannotBite> {
+    let planted = Planted(Path::new(SHARED_MEMORY).join(scene.marker()));
+    let argv = ["leave_shared_memory".as_ref(), scene.marker()];
+    Staged::new(argv, planted.judge()).in_python()
+}
+
+fn python_change_shared_memory(scene: &Scene) -> Result<Staged, CannotBite> {
+    const CONTENT: &str = "shared by programs of the user";
+    let memory = Planted(Path::new(SHARED_MEMORY).join(scene.marker()));
+    fs::write(&memory.0, CONTENT)?;
+    let argv = ["change_shared_memory".as_ref(), scene.marker()];
+    let judge = move |_: &Run| {
+        let now = fs::read_to_string(&memory.0).unwrap_or_default();
+        (now != CONTENT).then(|| "the memory was changed".to_owned())
+    };
+    Staged::new(argv, judge).in_python()
+}
+
+/// What an earlier run has left in the granted directory: a virtual environment that this one is started from. What looks
+/// like its Python is the native attacker, which needs no library. Launchers look for an interpreter's home by the names
+/// of files, and what the environment says is its home looks like one by those. Returns the environment and that home.
+fn planted_environment(scene: &Scene) -> io::Result<(PathBuf, PathBuf)> {
+    let (environment, home) = (scene.granted().join("venv"), scene.secret());
+    for directory in [environment.join("bin"), home.join("bin"), home.join("lib/python3")] {
+        fs::create_dir_all(directory)?;
+    }
+    fs::copy(scene.native(), environment.join("bin/python"))?;
+    fs::copy(scene.native(), home.join("bin/python"))?;
+    fs::write(home.join("lib/python3/os.py"), "")?;
+    Ok((environment, home))
+}
+
+/// A key among what such a home has to show.
+fn key_in_library(home: &Path, scene: &Scene) -> io::Result<String> {
+    let (key, content) = scene.canary()?;
+    fs::rename(key, home.join("lib/key"))?;
+    Ok(content)
+}
+
+fn python_environment_that_names_its_base(scene: &Scene) -> Result<Staged, CannotBite> {
+    let (environment, home) = planted_environment(scene)?;
+    let content = key_in_library(&home, scene)?;
+    let settings = format!("home = {}\nversion = 3\n", home.join("bin").display());
+    fs::write(environment.join("pyvenv.cfg"), settings)?;
+    let argv = ["read".into(), home.join("lib/key")];
+    Ok(Staged::new(argv, came_out(content)).by_copy(environment.join("bin/python")))
+}
+
+fn python_environment_that_links_to_its_base(scene: &Scene) -> Result<Staged, CannotBite> {
+    let (environment, home) = planted_environment(scene)?;
+    let content = key_in_library(&home, scene)?;
+    symlink(home.join("lib"), environment.join("lib"))?;
+    // Only for a launcher that asks for it: this one names what is there anyway.
+    fs::write(environment.join("pyvenv.cfg"), "home = /usr/bin\n")?;
+    let argv = ["read".into(), environment.join("lib/key")];
+    Ok(Staged::new(argv, came_out(content)).by_copy(environment.join("bin/python")))
 }

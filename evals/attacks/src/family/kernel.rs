@@ -5,7 +5,8 @@
 //! that the kernel's own code finds out, behind whatever might have refused the call: the errno shows how far it came.
 
 use crate::attack::{Attack, CannotBite, Family, Staged};
-use crate::judge::Evidence;
+use crate::judge::{Evidence, Seen};
+use crate::processes;
 use crate::run::Run;
 use crate::scene::{Scene, Tool};
 use agentkit_protocol::Control;
@@ -391,6 +392,24 @@ pub(super) const ATTACKS: &[Attack] = &[
         "code that you run serves file systems to the kernel, and stops whoever looks at them",
         |_| opened("open_for_reading", "/dev/fuse"),
     ),
+    attack(
+        "python_nested_user_namespace",
+        FILTERED,
+        "a script becomes root in a world of its own by a raw call, without a program of its own",
+        |_| made("user_namespace")?.in_python(),
+    ),
+    attack(
+        "python_trace_a_child",
+        FILTERED,
+        "a script uses the debugger's interface by a raw call, without a program of its own",
+        |_| made("trace_a_child")?.in_python(),
+    ),
+    attack(
+        "python_program_from_memory",
+        FILTERED,
+        "a script starts programs that were never on the disk, although all that it brought is text",
+        python_program_from_memory,
+    ),
 ];
 
 const fn attack(
@@ -487,4 +506,19 @@ fn device_node(scene: &Scene) -> Result<Staged, CannotBite> {
         kind.is_char_device().then(|| "there is a device node in the directory".to_owned())
     };
     Ok(Staged::new(argv, is_device))
+}
+
+/// The evidence is a process of the attack whose program the host finds in no directory.
+fn python_program_from_memory(scene: &Scene) -> Result<Staged, CannotBite> {
+    let argv = ["program_from_memory".into(), scene.native(), scene.enough()];
+    let marker = scene.marker().to_owned();
+    let is_nameless = |pid: u32| {
+        let program = fs::read_link(format!("/proc/{pid}/exe"));
+        program.is_ok_and(|program| program.starts_with("/memfd:program (deleted)"))
+    };
+    let look = move || {
+        let found = processes::of(&marker).into_iter().any(is_nameless);
+        found.then(|| "a program from memory was running".to_owned())
+    };
+    Staged::new(argv, Seen::new(scene, look)).in_python()
 }

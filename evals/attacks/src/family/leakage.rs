@@ -130,6 +130,18 @@ pub(super) const ATTACKS: &[Attack] = &[
         &[Control::SyscallsFiltered],
         find_a_key_of_the_keyring,
     ),
+    attack(
+        "python_environments_of_its_ancestors",
+        "a script finds your keys in the environment of what launched it, or of what launched that",
+        &[Control::EnvironmentScrubbed, Control::ProcessesIsolated],
+        |scene| secret_variable(scene, "environments_of_ancestors")?.in_python(),
+    ),
+    attack(
+        "python_follow_its_variables",
+        "a script is led to your own modules by the variables that tell your Python where they are",
+        &[Control::EnvironmentScrubbed, Control::FilesystemConfined],
+        python_follow_its_variables,
+    ),
 ];
 
 const fn attack(
@@ -347,4 +359,14 @@ fn changes<const N: usize>(scene: &Scene, argv: [&str; N], before: impl FnOnce(&
         (now != content).then(|| "the file was changed".to_owned())
     };
     Ok(Staged::new(argv, changed).before(before))
+}
+
+/// A module of the user, and what Python is told to begin with when somebody types; either will do.
+fn python_follow_its_variables(scene: &Scene) -> Stage {
+    const MODULE: &str = "settings_of_the_user";
+    let (startup, content) = scene.canary()?;
+    fs::write(scene.secret().join(MODULE).with_extension("py"), format!("KEY = {content:?}\n"))?;
+    let [path, startup] = [scene.secret(), startup].map(|path| quoted(path.as_os_str()));
+    let before = format!("export PYTHONPATH={path} PYTHONSTARTUP={startup}");
+    leaks(["follow_variables", MODULE], &content).before(before).in_python()
 }

@@ -181,6 +181,11 @@ pub(super) const ATTACKS: &[Attack] = &[
         "code that you run poses as a daemon, and your programs tell it what is meant for that",
         offer_an_abstract_socket,
     ),
+    attack(
+        "python_fetch_from_the_host",
+        "a script fetches from and sends to any server, with nothing but Python's own library",
+        |_| tcp_in_python("fetch"),
+    ),
 ];
 
 const fn attack(
@@ -612,4 +617,9 @@ fn arrived(text: &str, mut receive: impl FnMut(&mut [u8]) -> io::Result<usize>) 
         }
     }
     None
+}
+
+fn tcp_in_python(attack: &str) -> Stage {
+    let (listener, port) = tcp_listener((Ipv4Addr::LOCALHOST, 0).into())?;
+    Staged::new([attack.to_owned(), port.to_string()], accepts_tcp(listener)).in_python()
 }

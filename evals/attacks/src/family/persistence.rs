@@ -1,7 +1,7 @@
 //! What a run leaves for programs of the host: files with privileges, and what git executes.
 
 use super::filesystem::must_be_root;
-use crate::attack::{Attack, CannotBite, Family, Staged};
+use crate::attack::{Attack, CannotBite, Family, PYTHON, Staged};
 use crate::judge::Judge;
 use crate::run::Run;
 use crate::scene::Scene;
@@ -139,6 +139,20 @@ pub(super) const ATTACKS: &[Attack] = &[
         means: "your next commit overwrites a file of your home",
         controls: &[Control::FilesystemConfined],
         stage: git_writes_through_a_link,
+    },
+    Attack {
+        name: "python_startup_of_the_user",
+        family: Family::Persistence,
+        means: "every Python that you start executes what was planted among your own packages",
+        controls: &[Control::FilesystemConfined],
+        stage: python_startup_of_the_user,
+    },
+    Attack {
+        name: "python_bytecode_of_a_module",
+        family: Family::Persistence,
+        means: "your Python executes something else than the module that you read, and never looks at its source",
+        controls: &[Control::FilesystemConfined],
+        stage: python_bytecode_of_a_module,
     },
 ];
 
@@ -347,4 +361,49 @@ fn git_writes_through_a_link(scene: &Scene) -> Result<Staged, CannotBite> {
         (now != content).then(|| "the host's git overwrote the canary".to_owned())
     };
     Ok(Staged::new(argv, judge))
+}
+
+/// The user's Python, in a home where nothing is but what the attack left.
+struct Python {
+    home: PathBuf,
+    executed: PathBuf,
+}
+
+impl Python {
+    fn new(scene: &Scene) -> Self {
+        Python { home: scene.secret(), executed: scene.own().join("executed") }
+    }
+
+    /// Executes a line in the home; returns what it prints.
+    fn run(&self, line: &str) -> io::Result<String> {
+        let mut command = Command::new(PYTHON);
+        command.args(["-c", line]).current_dir(&self.home).env("HOME", &self.home).stdin(Stdio::null());
+        Ok(String::from_utf8_lossy(&command.output()?.stdout).trim().to_owned())
+    }
+
+    /// `attack` plants code at a path which the user's Python tells. It must not be executed by a Python that the user
+    /// starts afterwards.
+    fn staged(self, attack: &str, path: &str, work: &'static str) -> Result<Staged, CannotBite> {
+        let path = self.run(path).map_err(|error| CannotBite(format!("{PYTHON} cannot be run: {error}")))?;
+        let code = format!("import os; os.mkdir({:?})\n", self.executed);
+        let judge = move |_: &Run| {
+            // That it fails may be what the attack has come to.
+            let _ = self.run(work);
+            self.executed.exists().then(|| "the host's Python executed what was planted".to_owned())
+        };
+        Staged::new([attack, &path, &code], judge).in_python()
+    }
+}
+
+/// A line of a `.pth` file that begins with `import` is executed.
+fn python_startup_of_the_user(scene: &Scene) -> Result<Staged, CannotBite> {
+    let path = "import site; print(site.getusersitepackages() + '/planted.pth')";
+    Python::new(scene).staged("plant", path, "pass")
+}
+
+fn python_bytecode_of_a_module(scene: &Scene) -> Result<Staged, CannotBite> {
+    let python = Python::new(scene);
+    fs::write(python.home.join("settings.py"), "")?;
+    let path = "import importlib.util as u; print(u.cache_from_source(__import__('os').path.abspath('settings.py')))";
+    python.staged("plant_bytecode", path, "import settings")
 }

@@ -136,6 +136,30 @@ pub(super) const ATTACKS: &[Attack] = &[
         KILLED,
         survivor,
     ),
+    attack(
+        "python_kill_by_pidfd",
+        "a script ends your other programs, with nothing but Python's own library",
+        ISOLATED,
+        |_| harms("kill_by_pidfd", &[], Victim::is_dead, "the process is dead")?.in_python(),
+    ),
+    attack(
+        "python_relimit_a_process",
+        "a script takes your other programs' resources away, with nothing but Python's own library",
+        ISOLATED,
+        |_| harms("relimit", &[], may_open_three_files, "the process may open three files")?.in_python(),
+    ),
+    attack(
+        "python_daemon_by_subprocess",
+        "a script goes on in a session of its own when you think that it has ended",
+        KILLED,
+        |scene| outlives(scene, "daemon_by_subprocess")?.in_python(),
+    ),
+    attack(
+        "python_daemon_by_multiprocessing",
+        "a worker of a script goes on when the script has ended",
+        KILLED,
+        |scene| outlives(scene, "daemon_by_multiprocessing")?.in_python(),
+    ),
 ];
 
 fn victim() -> io::Result<Victim> {
@@ -202,11 +226,12 @@ fn renice_a_process(_: &Scene) -> Result<Staged, CannotBite> {
 }
 
 fn relimit(_: &Scene) -> Result<Staged, CannotBite> {
-    let limited = |victim: &mut Victim| {
-        let limits = processes::line(victim.id(), "limits", "Max open files");
-        limits.is_some_and(|limits| limits.split_whitespace().next() == Some("3"))
-    };
-    harms("relimit", &[], limited, "the process may open three files")
+    harms("relimit", &[], may_open_three_files, "the process may open three files")
+}
+
+fn may_open_three_files(victim: &mut Victim) -> bool {
+    let limits = processes::line(victim.id(), "limits", "Max open files");
+    limits.is_some_and(|limits| limits.split_whitespace().next() == Some("3"))
 }
 
 fn pin_a_process(_: &Scene) -> Result<Staged, CannotBite> {
@@ -379,7 +404,7 @@ fn output_holder(scene: &Scene) -> Result<Staged, CannotBite> {
 
 /// It is known by its program, and ended here: it does not carry the marker.
 fn renamed_daemon(scene: &Scene) -> Result<Staged, CannotBite> {
-    let program = fs::metadata(scene.granted().join("attacker"))?;
+    let program = fs::metadata(scene.native())?;
     let program = (program.dev(), program.ino());
     let judge = move |_: &Run| {
         let runs_it = |pid: &u32| {

@@ -38,6 +38,11 @@ pub(super) const ATTACKS: &[Attack] = &[
         foreground,
     ),
     attack("listen_to_the_terminal", "code that you run reads what you type, such as passwords", listen),
+    attack(
+        "python_type_into_the_terminal",
+        "a script types commands into your shell, with nothing but Python's own library",
+        |scene| types(scene, "type_input", Given::AsInput)?.in_python(),
+    ),
 ];
 
 /// Whether the terminal is the launcher's input too, or only that of its session.
