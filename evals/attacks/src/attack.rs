@@ -78,6 +78,19 @@ pub struct Attack {
     pub(crate) stage: fn(&Scene) -> Result<Staged, CannotBite>,
 }
 
+impl Attack {
+    /// One of a family.
+    pub(crate) const fn new(
+        family: Family,
+        name: &'static str,
+        means: &'static str,
+        controls: &'static [Control],
+        stage: fn(&Scene) -> Result<Staged, CannotBite>,
+    ) -> Self {
+        Attack { name, family, means, controls, stage }
+    }
+}
+
 impl fmt::Debug for Attack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Attack").field("name", &self.name).finish_non_exhaustive()
