@@ -17,6 +17,7 @@ mod launcher;
 mod processes;
 mod run;
 mod scene;
+mod under_way;
 mod victim;
 
 pub use attack::{Attack, CannotBite, Family};
@@ -24,3 +25,4 @@ pub use audit::{Finding, Verdict, audit};
 pub use benign::{BENIGN, Task, Use, try_benign};
 pub use family::corpus;
 pub use launcher::Launcher;
+pub use under_way::end_all;
