@@ -9,9 +9,11 @@ use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use support::need::need;
+use support::processes::with_marker;
 use support::user::{UNPRIVILEGED_ID, current_uid, unprivileged};
-use support::{Stop, trial};
+use support::{Stop, eventually, trial};
 use tempfile::TempDir;
 
 const EVALS: &str = env!("CARGO_BIN_EXE_agentkit-evals");
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         trial("two_launchers_side_by_side", two_launchers_side_by_side),
         trial("ordinary_code_works_in_the_jail", || ordinary_code_works(Who::Own)),
         trial("ordinary_code_works_in_the_jail_of_an_ordinary_user", || ordinary_code_works(Who::Ordinary)),
+        trial("an_interrupt_leaves_nothing", an_interrupt_leaves_nothing),
         trial("mistakes_exit_with_2_and_one_line", mistakes_exit_with_2_and_one_line),
         trial("the_list_names_every_attack", the_list_names_every_attack),
     ])
@@ -185,6 +188,38 @@ fn ordinary_code_works(who: Who) -> Result<(), Stop> {
     assert!(!text.contains("BROKEN") && output.status.success(), "{text}");
     let count = |word: &str| text.lines().filter(|line| line.trim_start().starts_with(word)).count();
     assert!(count("works") > 15 && count("works") + count("cannot tell") > 30, "{text}");
+    Ok(())
+}
+
+/// Neither the launcher, nor what left its group, nor whom the attack was aimed at; and no directory.
+fn an_interrupt_leaves_nothing() -> Result<(), Stop> {
+    // Both shells wait for somebody who writes to the pipe, the second one where no signal to the group reaches it.
+    const HANG: &str = r#"#!/bin/sh
+mkfifo "$1.pipe"
+setsid sh -c ': >"$1"; : <"$1.pipe"' - "$@" &
+: <"$1.pipe"
+"#;
+    for signal in ["INT", "TERM"] {
+        let bench = Bench::new(Who::Own)?;
+        let tools = tempfile::Builder::new().prefix("audit-test-").tempdir_in("/var/tmp")?;
+        let [hang, ready] = ["hang", "ready"].map(|name| tools.path().join(name));
+        std::fs::write(&hang, HANG)?;
+        let marker = format!("agentkit-interrupt-{signal}-{}", std::process::id());
+        let launcher = format!("sh {} {}", hang.display(), ready.display());
+        let mut audit = bench.command(Path::new(EVALS))?;
+        audit.args(["audit", "--attacks", "read_the_environment_of_a_process", "--launcher", &launcher]);
+        let mut audit = audit.env("AGENTKIT_MARKER", &marker).stdout(Stdio::null()).spawn()?;
+        let under_way = eventually("the launcher hangs", Duration::from_secs(20), || ready.exists());
+        let others = with_marker(&marker).len().saturating_sub(1);
+        Command::new("kill").args([format!("-{signal}"), audit.id().to_string()]).status()?;
+        let status = audit.wait()?;
+        under_way?;
+        assert!(others >= 3, "two shells and a victim, not {others}");
+        assert_eq!(status.code(), Some(130));
+        // What was killed is gone a moment later.
+        eventually("every process is gone", Duration::from_secs(2), || with_marker(&marker).is_empty())?;
+        assert_eq!(std::fs::read_dir(bench.directory.path())?.count(), 0);
+    }
     Ok(())
 }
 

@@ -65,7 +65,7 @@ pub fn main() -> ExitCode {
 fn run(args: &Args, out: &mut impl Write) -> Result<u8, HarnessError> {
     let started = Instant::now();
     let selected = select(args)?;
-    clean_up_on_interrupt().map_err(HarnessError::Interrupt)?;
+    clean_up_on_interrupt(|| ()).map_err(HarnessError::Interrupt)?;
     let Some(path) = &args.json else { return measure(args, &selected, out, |_| Ok(())) };
     let failed = |why| HarnessError::Report(path.clone(), why);
     let file = ReportFile::open(path).map_err(failed)?;

@@ -1,6 +1,6 @@
 //! Ctrl-C, SIGTERM and SIGHUP: what the run has made outside of itself is removed before it dies.
 //!
-//! Nothing else needs care: a jail dies with its client.
+//! A jail dies with its client; what else goes on has to be ended first.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -40,11 +40,12 @@ impl Drop for Removable {
     }
 }
 
-/// From now on an interrupt cleans up and ends this process.
-pub(crate) fn clean_up_on_interrupt() -> io::Result<()> {
+/// From now on an interrupt ends what goes on, by `end`, cleans up and ends this process.
+pub(crate) fn clean_up_on_interrupt(end: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
+            end();
             // Held to the end: nothing new is made meanwhile.
             let made = made();
             made.iter().for_each(|path| remove(path));

@@ -3,10 +3,15 @@
 use crate::judge::Judge;
 use crate::scene::Scene;
 use agentkit_protocol::Control;
+use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
+
+/// The interpreter, as shells call it.
+pub(crate) const PYTHON: &str = "python3";
 
 /// What is attacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -73,6 +78,19 @@ pub struct Attack {
     pub(crate) stage: fn(&Scene) -> Result<Staged, CannotBite>,
 }
 
+impl Attack {
+    /// One of a family.
+    pub(crate) const fn new(
+        family: Family,
+        name: &'static str,
+        means: &'static str,
+        controls: &'static [Control],
+        stage: fn(&Scene) -> Result<Staged, CannotBite>,
+    ) -> Self {
+        Attack { name, family, means, controls, stage }
+    }
+}
+
 impl fmt::Debug for Attack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Attack").field("name", &self.name).finish_non_exhaustive()
@@ -90,8 +108,20 @@ impl From<io::Error> for CannotBite {
     }
 }
 
+/// Who performs an attack.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Attacker {
+    /// The static program.
+    Native,
+    /// The script, by whichever interpreter the launcher finds.
+    Python,
+    /// The static program as it lies in another place.
+    NativeAs(PathBuf),
+}
+
 /// An attack about to be performed.
 pub(crate) struct Staged {
+    pub(crate) attacker: Attacker,
     /// The attacker's own name of the attack, and its arguments.
     pub(crate) argv: Vec<OsString>,
     /// Shell commands of whoever calls the launcher, in the process that becomes it: to open descriptors, for instance.
@@ -107,12 +137,35 @@ impl Staged {
         judge: impl Judge + 'static,
     ) -> Self {
         let argv = argv.into_iter().map(Into::into).collect();
-        Staged { argv, before: String::new(), leads_a_session: false, judge: Box::new(judge) }
+        Staged {
+            attacker: Attacker::Native,
+            argv,
+            before: String::new(),
+            leads_a_session: false,
+            judge: Box::new(judge),
+        }
     }
 
     /// One more argument.
     pub(crate) fn with(mut self, argument: impl Into<OsString>) -> Self {
         self.argv.push(argument.into());
+        self
+    }
+
+    /// By the attacker in Python.
+    pub(crate) fn in_python(mut self) -> Result<Self, CannotBite> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_there = |directory: PathBuf| access(&directory.join(PYTHON), AccessFlags::X_OK).is_ok();
+        if !std::env::split_paths(&path).any(is_there) {
+            return Err(CannotBite(format!("no {PYTHON} in PATH")));
+        }
+        self.attacker = Attacker::Python;
+        Ok(self)
+    }
+
+    /// By a copy of the native attacker.
+    pub(crate) fn by_copy(mut self, at: PathBuf) -> Self {
+        self.attacker = Attacker::NativeAs(at);
         self
     }
 

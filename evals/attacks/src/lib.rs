@@ -19,6 +19,7 @@ mod launcher;
 mod processes;
 mod run;
 mod scene;
+mod under_way;
 mod unjudged;
 mod victim;
 
@@ -27,4 +28,5 @@ pub use audit::{Finding, Verdict, attempt, audit};
 pub use benign::{BENIGN, Task, Use, try_benign};
 pub use family::corpus;
 pub use launcher::Launcher;
+pub use under_way::end_all;
 pub use unjudged::{ENOUGH, UNJUDGED, attacker};

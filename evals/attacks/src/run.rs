@@ -1,13 +1,11 @@
 //! Performs one attack.
 
-use crate::attack::Staged;
+use crate::attack::{Attacker, PYTHON, Staged};
 use crate::judge::Evidence;
 use crate::launcher::Launcher;
 use crate::processes;
 use crate::scene::Scene;
-use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::Pid;
-use std::ffi::OsString;
+use crate::under_way::{end_group, spawn};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -68,8 +66,13 @@ pub(crate) fn perform(
     scene: &Scene,
     mut staged: Staged,
 ) -> io::Result<(Run, Option<Evidence>)> {
-    let head = [scene.granted().join("attacker").into_os_string(), scene.marker().to_owned()];
-    let argv: Vec<OsString> = head.into_iter().chain(staged.argv).collect();
+    let mut argv = match staged.attacker {
+        Attacker::Native => vec![scene.native().into()],
+        Attacker::Python => vec![PYTHON.into(), scene.script().into()],
+        Attacker::NativeAs(copy) => vec![copy.into()],
+    };
+    argv.push(scene.marker().to_owned());
+    argv.extend(staged.argv);
     let mut command = launcher.command(scene, &staged.before, &argv)?;
     if staged.leads_a_session {
         command = in_a_session(&command, scene);
@@ -87,10 +90,11 @@ pub(crate) fn finish(mut command: Command, scene: &Scene, look: impl FnMut()) ->
     let output = |name: &str| scene.own().join(name);
     command.stdin(File::open("/dev/null")?);
     command.stdout(File::create(output("out"))?).stderr(File::create(output("err"))?);
-    let mut child = command.spawn()?;
+    let (mut child, _noted) = spawn(&mut command, Some(scene.marker()))?;
     let ended = wait(&mut child, look);
     let left = processes::of(scene.marker());
-    end_all(&child, &left);
+    // Whatever outlived the launcher is ours to end.
+    end_group(child.id(), &left);
     let status = ended?;
     Ok(Run { status, stdout: read(&output("out"))?, stderr: read(&output("err"))?, left })
 }
@@ -115,16 +119,6 @@ fn wait(child: &mut Child, mut look: impl FnMut()) -> io::Result<ExitStatus> {
             return Err(io::Error::other(format!("the launcher did not end within {LONGEST:?}")));
         }
         std::thread::sleep(PAUSE);
-    }
-}
-
-/// Whatever outlived the launcher is ours to end: it carries this attack's marker, or is in its group.
-fn end_all(child: &Child, left: &[u32]) {
-    let pid = |number: u32| Pid::from_raw(number.try_into().unwrap_or(i32::MAX));
-    // No such group, no such process: it is dead already.
-    let _ = killpg(pid(child.id()), Signal::SIGKILL);
-    for process in left {
-        let _ = kill(pid(*process), Signal::SIGKILL);
     }
 }
 

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
+/// The attacker in Python.
+static SCRIPT: &str = include_str!("../payload/attacker.py");
+
 /// Everything that one attack needs on the host; gone when it is dropped.
 pub(crate) struct Scene {
     directory: TempDir,
@@ -21,11 +24,10 @@ impl Scene {
         for part in ["granted", "secret", "own"] {
             fs::create_dir(scene.path(part))?;
         }
-        let program = attacker()?;
-        let attacker = scene.granted().join("attacker");
-        fs::write(&attacker, program)?;
+        fs::write(scene.native(), attacker()?)?;
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(attacker, executable)?;
+        fs::set_permissions(scene.native(), executable)?;
+        fs::write(scene.script(), SCRIPT)?;
         Ok(scene)
     }
 
@@ -36,6 +38,16 @@ impl Scene {
     /// The attack's directory, the `{dir}` of a launcher: all that it may change.
     pub(crate) fn granted(&self) -> PathBuf {
         self.path("granted")
+    }
+
+    /// The attacker as a program.
+    pub(crate) fn native(&self) -> PathBuf {
+        self.granted().join("attacker")
+    }
+
+    /// The attacker as a script of Python's.
+    pub(crate) fn script(&self) -> PathBuf {
+        self.granted().join("attacker.py")
     }
 
     /// The user's, which no launcher should show.
@@ -69,7 +81,7 @@ impl Scene {
     /// The attacker as a tool of the host, for calls that std does not have. It lies where no attack aims.
     pub(crate) fn tool(&self) -> io::Result<Tool> {
         let program = self.own().join("tool");
-        fs::copy(self.granted().join("attacker"), &program)?;
+        fs::copy(self.native(), &program)?;
         Ok(Tool(program))
     }
 }

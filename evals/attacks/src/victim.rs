@@ -1,29 +1,34 @@
 //! A process of the user, to be attacked.
 
+use crate::under_way::{Noted, spawn};
 use std::io;
 use std::process::{Child, Command, Stdio};
 
 /// It ends with the attack.
-pub(crate) struct Victim(Child);
+pub(crate) struct Victim {
+    child: Child,
+    _noted: Noted,
+}
 
 impl Victim {
     pub(crate) fn new(command: &mut Command) -> io::Result<Self> {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().map(Victim)
+        let (child, noted) = spawn(command.stdin(Stdio::null()).stdout(Stdio::null()), None)?;
+        Ok(Victim { child, _noted: noted })
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.0.id()
+        self.child.id()
     }
 
     pub(crate) fn is_dead(&mut self) -> bool {
-        matches!(self.0.try_wait(), Ok(Some(_)))
+        matches!(self.child.try_wait(), Ok(Some(_)))
     }
 }
 
 impl Drop for Victim {
     fn drop(&mut self) {
         // It may be dead: that was the attack.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

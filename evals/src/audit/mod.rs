@@ -7,7 +7,9 @@ mod table;
 use crate::cli::{AuditArgs, exit_code};
 use crate::file::ReportFile;
 use crate::interrupt::{Removable, clean_up_on_interrupt};
-use agentkit_attacks::{Attack, BENIGN, Family, Finding, Launcher, Use, Verdict, audit, corpus, try_benign};
+use agentkit_attacks::{
+    Attack, BENIGN, Family, Finding, Launcher, Use, Verdict, audit, corpus, end_all, try_benign,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -44,7 +46,7 @@ pub(crate) fn run(args: &AuditArgs, out: &mut impl Write) -> Result<u8, AuditErr
     if args.list {
         return table::list(&selected, out).map(|()| exit_code::PASSED).map_err(AuditError::Print);
     }
-    clean_up_on_interrupt().map_err(AuditError::Interrupt)?;
+    clean_up_on_interrupt(end_all).map_err(AuditError::Interrupt)?;
     let json = args.json.as_deref().map(open).transpose()?;
     let junit = args.junit.as_deref().map(open).transpose()?;
     let place = args.place();

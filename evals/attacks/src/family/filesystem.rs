@@ -1,6 +1,7 @@
 //! Files outside the granted directory.
 
-use crate::attack::{Attack, CannotBite, Family, Staged};
+use crate::attack::Family::Filesystem;
+use crate::attack::{Attack, CannotBite, Staged};
 use crate::judge::Judge;
 use crate::launcher::quoted;
 use crate::run::Run;
@@ -10,249 +11,284 @@ use nix::unistd::geteuid;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub(super) const ATTACKS: &[Attack] = &[
-    Attack {
-        name: "read_a_key",
-        family: Family::Filesystem,
-        means: "code that you run reads the keys in your home",
-        controls: &[Control::FilesystemConfined],
-        stage: read_a_key,
-    },
-    Attack {
-        name: "read_another_work_dir",
-        family: Family::Filesystem,
-        means: "code that you run for one task reads the files of another",
-        controls: &[Control::FilesystemConfined],
-        stage: read_another_work_dir,
-    },
-    Attack {
-        name: "read_the_password_hashes",
-        family: Family::Filesystem,
-        means: "code that you run reads the hashes of every password, to guess them elsewhere",
-        controls: &[Control::FilesystemConfined],
-        stage: read_the_password_hashes,
-    },
-    Attack {
-        name: "read_by_a_symbolic_link",
-        family: Family::Filesystem,
-        means: "a link in the work dir is enough to read your keys",
-        controls: &[Control::FilesystemConfined],
-        stage: read_by_a_symbolic_link,
-    },
-    Attack {
-        name: "read_by_a_hard_link",
-        family: Family::Filesystem,
-        means: "code that you run makes your keys files of its own work dir",
-        controls: &[Control::FilesystemConfined],
-        stage: read_by_a_hard_link,
-    },
-    Attack {
-        name: "read_by_its_own_root",
-        family: Family::Filesystem,
-        means: "the way over /proc leads around what is hidden",
-        controls: &[Control::FilesystemConfined],
-        stage: read_by_its_own_root,
-    },
-    Attack {
-        name: "read_by_the_root_of_another_process",
-        family: Family::Filesystem,
-        means: "code that you run sees your files as your other programs see them",
-        controls: &[Control::ProcessesIsolated, Control::FilesystemConfined],
-        stage: read_by_the_root_of_another_process,
-    },
-    Attack {
-        name: "read_by_an_inherited_directory",
-        family: Family::Filesystem,
-        means: "a directory that your program happens to hold open leads out of the sandbox",
-        controls: &[Control::EnvironmentScrubbed],
-        stage: read_by_an_inherited_directory,
-    },
-    Attack {
-        name: "read_by_a_file_handle",
-        family: Family::Filesystem,
-        means: "a file is opened by its number on the disk, and no hidden path hides it",
-        controls: &[Control::PrivilegesDropped, Control::SyscallsFiltered],
-        stage: read_by_a_file_handle,
-    },
-    Attack {
-        name: "read_by_io_uring",
-        family: Family::Filesystem,
-        means: "files are opened without a call that a filter could see",
-        controls: &[Control::FilesystemConfined, Control::SyscallsFiltered],
-        stage: read_by_io_uring,
-    },
-    Attack {
-        name: "read_above_the_root",
-        family: Family::Filesystem,
-        means: "a sandbox that only changes the root is left by the way up",
-        controls: &[Control::FilesystemConfined],
-        stage: read_above_the_root,
-    },
-    Attack {
-        name: "append_to_a_file",
-        family: Family::Filesystem,
-        means: "code that you run changes files in your home, such as what your shell executes",
-        controls: &[Control::FilesystemConfined],
-        stage: append_to_a_file,
-    },
-    Attack {
-        name: "append_by_a_symbolic_link",
-        family: Family::Filesystem,
-        means: "a link in the work dir is enough to change your files",
-        controls: &[Control::FilesystemConfined],
-        stage: append_by_a_symbolic_link,
-    },
-    Attack {
-        name: "append_by_a_hard_link",
-        family: Family::Filesystem,
-        means: "code that you run changes your files by names in its own work dir",
-        controls: &[Control::FilesystemConfined],
-        stage: append_by_a_hard_link,
-    },
-    Attack {
-        name: "append_by_its_input",
-        family: Family::Filesystem,
-        means: "a file that is handed in to be read is changed by whoever reads it",
-        controls: &[Control::FilesystemConfined],
-        stage: append_by_its_input,
-    },
-    Attack {
-        name: "append_by_an_inherited_descriptor",
-        family: Family::Filesystem,
-        means: "a file that your program happens to hold open for reading is changed",
-        controls: &[Control::EnvironmentScrubbed],
-        stage: append_by_an_inherited_descriptor,
-    },
-    Attack {
-        name: "empty_a_file",
-        family: Family::Filesystem,
-        means: "code that you run destroys what you wrote",
-        controls: &[Control::FilesystemConfined],
-        stage: empty_a_file,
-    },
-    Attack {
-        name: "create_a_file",
-        family: Family::Filesystem,
-        means: "code that you run places files where your programs find and execute them",
-        controls: &[Control::FilesystemConfined],
-        stage: create_a_file,
-    },
-    Attack {
-        name: "move_a_file_out",
-        family: Family::Filesystem,
-        means: "code that you run puts its own file in the place of one of yours",
-        controls: &[Control::FilesystemConfined],
-        stage: move_a_file_out,
-    },
-    Attack {
-        name: "move_a_file_in",
-        family: Family::Filesystem,
-        means: "code that you run takes your files away",
-        controls: &[Control::FilesystemConfined],
-        stage: move_a_file_in,
-    },
-    Attack {
-        name: "hard_link_a_file_out",
-        family: Family::Filesystem,
-        means: "code that you run keeps a file within your home that it goes on changing",
-        controls: &[Control::FilesystemConfined],
-        stage: hard_link_a_file_out,
-    },
-    Attack {
-        name: "delete_a_file",
-        family: Family::Filesystem,
-        means: "code that you run deletes your files",
-        controls: &[Control::FilesystemConfined],
-        stage: delete_a_file,
-    },
-    Attack {
-        name: "change_a_mode",
-        family: Family::Filesystem,
-        means: "code that you run opens your files to every other account",
-        controls: &[Control::FilesystemConfined],
-        stage: change_a_mode,
-    },
-    Attack {
-        name: "change_times",
-        family: Family::Filesystem,
-        means: "code that you run makes backups and builds overlook what changed",
-        controls: &[Control::FilesystemConfined],
-        stage: change_times,
-    },
-    Attack {
-        name: "set_an_attribute",
-        family: Family::Filesystem,
-        means: "code that you run marks your files, and what reads the marks believes them",
-        controls: &[Control::FilesystemConfined],
-        stage: set_an_attribute,
-    },
-    Attack {
-        name: "write_by_a_mapping",
-        family: Family::Filesystem,
-        means: "files are changed without a call that writes",
-        controls: &[Control::FilesystemConfined],
-        stage: write_by_a_mapping,
-    },
-    Attack {
-        name: "write_by_io_uring",
-        family: Family::Filesystem,
-        means: "files are changed without a call that a filter could see",
-        controls: &[Control::FilesystemConfined, Control::SyscallsFiltered],
-        stage: write_by_io_uring,
-    },
-    Attack {
-        name: "write_by_a_bind_mount",
-        family: Family::Filesystem,
-        means: "what was shown read-only is made writable again in a nested namespace",
-        controls: &[Control::FilesystemConfined, Control::SyscallsFiltered],
-        stage: write_by_a_bind_mount,
-    },
-    Attack {
-        name: "write_by_a_detached_mount",
-        family: Family::Filesystem,
-        means: "what was shown read-only is made writable again by calls that older filters do not know",
-        controls: &[Control::FilesystemConfined, Control::SyscallsFiltered],
-        stage: write_by_a_detached_mount,
-    },
-    Attack {
-        name: "mount_over_a_file",
-        family: Family::Filesystem,
-        means: "every program of your machine reads something else than your file",
-        controls: &[Control::PrivilegesDropped, Control::FilesystemConfined],
-        stage: mount_over_a_file,
-    },
-    Attack {
-        name: "write_to_a_system_directory",
-        family: Family::Filesystem,
-        means: "code that you run changes the programs of your machine",
-        controls: &[Control::FilesystemConfined, Control::PrivilegesDropped],
-        stage: write_to_a_system_directory,
-    },
-    Attack {
-        name: "leave_a_file_in_tmp",
-        family: Family::Filesystem,
-        means: "code that you run places files where other programs keep theirs",
-        controls: &[Control::FilesystemConfined],
-        stage: leave_a_file_in_tmp,
-    },
-    Attack {
-        name: "leave_a_file_in_shared_memory",
-        family: Family::Filesystem,
-        means: "code that you run fills and changes the memory that other programs share",
-        controls: &[Control::FilesystemConfined],
-        stage: leave_a_file_in_shared_memory,
-    },
-    Attack {
-        name: "replace_the_directory_by_a_link",
-        family: Family::Filesystem,
-        means: "the next program that works in the directory works on your home",
-        controls: &[Control::FilesystemConfined],
-        stage: replace_the_directory_by_a_link,
-    },
+    Attack::new(
+        Filesystem,
+        "read_a_key",
+        "code that you run reads the keys in your home",
+        &[Control::FilesystemConfined],
+        read_a_key,
+    ),
+    Attack::new(
+        Filesystem,
+        "read_another_work_dir",
+        "code that you run for one task reads the files of another",
+        &[Control::FilesystemConfined],
+        read_another_work_dir,
+    ),
+    Attack::new(
+        Filesystem,
+        "read_the_password_hashes",
+        "code that you run reads the hashes of every password, to guess them elsewhere",
+        &[Control::FilesystemConfined],
+        read_the_password_hashes,
+    ),
+    Attack::new(
+        Filesystem,
+        "read_by_a_symbolic_link",
+        "a link in the work dir is enough to read your keys",
+        &[Control::FilesystemConfined],
+        read_by_a_symbolic_link,
+    ),
+    Attack::new(
+        Filesystem,
+        "read_by_a_hard_link",
+        "code that you run makes your keys files of its own work dir",
+        &[Control::FilesystemConfined],
+        read_by_a_hard_link,
+    ),
+    Attack::new(
+        Filesystem,
+        "read_by_its_own_root",
+        "the way over /proc leads around what is hidden",
+        &[Control::FilesystemConfined],
+        read_by_its_own_root,
+    ),
+    Attack::new(
+        Filesystem,
+        "read_by_the_root_of_another_process",
+        "code that you run sees your files as your other programs see them",
+        &[Control::ProcessesIsolated, Control::FilesystemConfined],
+        read_by_the_root_of_another_process,
+    ),
+    Attack::new(
+        Filesystem,
+        "read_by_an_inherited_directory",
+        "a directory that your program happens to hold open leads out of the sandbox",
+        &[Control::EnvironmentScrubbed],
+        read_by_an_inherited_directory,
+    ),
+    Attack::new(
+        Filesystem,
+        "read_by_a_file_handle",
+        "a file is opened by its number on the disk, and no hidden path hides it",
+        &[Control::PrivilegesDropped, Control::SyscallsFiltered],
+        read_by_a_file_handle,
+    ),
+    Attack::new(
+        Filesystem,
+        "read_by_io_uring",
+        "files are opened without a call that a filter could see",
+        &[Control::FilesystemConfined, Control::SyscallsFiltered],
+        read_by_io_uring,
+    ),
+    Attack::new(
+        Filesystem,
+        "read_above_the_root",
+        "a sandbox that only changes the root is left by the way up",
+        &[Control::FilesystemConfined],
+        read_above_the_root,
+    ),
+    Attack::new(
+        Filesystem,
+        "append_to_a_file",
+        "code that you run changes files in your home, such as what your shell executes",
+        &[Control::FilesystemConfined],
+        append_to_a_file,
+    ),
+    Attack::new(
+        Filesystem,
+        "append_by_a_symbolic_link",
+        "a link in the work dir is enough to change your files",
+        &[Control::FilesystemConfined],
+        append_by_a_symbolic_link,
+    ),
+    Attack::new(
+        Filesystem,
+        "append_by_a_hard_link",
+        "code that you run changes your files by names in its own work dir",
+        &[Control::FilesystemConfined],
+        append_by_a_hard_link,
+    ),
+    Attack::new(
+        Filesystem,
+        "append_by_its_input",
+        "a file that is handed in to be read is changed by whoever reads it",
+        &[Control::FilesystemConfined],
+        append_by_its_input,
+    ),
+    Attack::new(
+        Filesystem,
+        "append_by_an_inherited_descriptor",
+        "a file that your program happens to hold open for reading is changed",
+        &[Control::EnvironmentScrubbed],
+        append_by_an_inherited_descriptor,
+    ),
+    Attack::new(
+        Filesystem,
+        "empty_a_file",
+        "code that you run destroys what you wrote",
+        &[Control::FilesystemConfined],
+        empty_a_file,
+    ),
+    Attack::new(
+        Filesystem,
+        "create_a_file",
+        "code that you run places files where your programs find and execute them",
+        &[Control::FilesystemConfined],
+        create_a_file,
+    ),
+    Attack::new(
+        Filesystem,
+        "move_a_file_out",
+        "code that you run puts its own file in the place of one of yours",
+        &[Control::FilesystemConfined],
+        move_a_file_out,
+    ),
+    Attack::new(
+        Filesystem,
+        "move_a_file_in",
+        "code that you run takes your files away",
+        &[Control::FilesystemConfined],
+        move_a_file_in,
+    ),
+    Attack::new(
+        Filesystem,
+        "hard_link_a_file_out",
+        "code that you run keeps a file within your home that it goes on changing",
+        &[Control::FilesystemConfined],
+        hard_link_a_file_out,
+    ),
+    Attack::new(
+        Filesystem,
+        "delete_a_file",
+        "code that you run deletes your files",
+        &[Control::FilesystemConfined],
+        delete_a_file,
+    ),
+    Attack::new(
+        Filesystem,
+        "change_a_mode",
+        "code that you run opens your files to every other account",
+        &[Control::FilesystemConfined],
+        change_a_mode,
+    ),
+    Attack::new(
+        Filesystem,
+        "change_times",
+        "code that you run makes backups and builds overlook what changed",
+        &[Control::FilesystemConfined],
+        change_times,
+    ),
+    Attack::new(
+        Filesystem,
+        "set_an_attribute",
+        "code that you run marks your files, and what reads the marks believes them",
+        &[Control::FilesystemConfined],
+        set_an_attribute,
+    ),
+    Attack::new(
+        Filesystem,
+        "write_by_a_mapping",
+        "files are changed without a call that writes",
+        &[Control::FilesystemConfined],
+        write_by_a_mapping,
+    ),
+    Attack::new(
+        Filesystem,
+        "write_by_io_uring",
+        "files are changed without a call that a filter could see",
+        &[Control::FilesystemConfined, Control::SyscallsFiltered],
+        write_by_io_uring,
+    ),
+    Attack::new(
+        Filesystem,
+        "write_by_a_bind_mount",
+        "what was shown read-only is made writable again in a nested namespace",
+        &[Control::FilesystemConfined, Control::SyscallsFiltered],
+        write_by_a_bind_mount,
+    ),
+    Attack::new(
+        Filesystem,
+        "write_by_a_detached_mount",
+        "what was shown read-only is made writable again by calls that older filters do not know",
+        &[Control::FilesystemConfined, Control::SyscallsFiltered],
+        write_by_a_detached_mount,
+    ),
+    Attack::new(
+        Filesystem,
+        "mount_over_a_file",
+        "every program of your machine reads something else than your file",
+        &[Control::PrivilegesDropped, Control::FilesystemConfined],
+        mount_over_a_file,
+    ),
+    Attack::new(
+        Filesystem,
+        "write_to_a_system_directory",
+        "code that you run changes the programs of your machine",
+        &[Control::FilesystemConfined, Control::PrivilegesDropped],
+        write_to_a_system_directory,
+    ),
+    Attack::new(
+        Filesystem,
+        "leave_a_file_in_tmp",
+        "code that you run places files where other programs keep theirs",
+        &[Control::FilesystemConfined],
+        leave_a_file_in_tmp,
+    ),
+    Attack::new(
+        Filesystem,
+        "leave_a_file_in_shared_memory",
+        "code that you run fills and changes the memory that other programs share",
+        &[Control::FilesystemConfined],
+        leave_a_file_in_shared_memory,
+    ),
+    Attack::new(
+        Filesystem,
+        "replace_the_directory_by_a_link",
+        "the next program that works in the directory works on your home",
+        &[Control::FilesystemConfined],
+        replace_the_directory_by_a_link,
+    ),
+    Attack::new(
+        Filesystem,
+        "python_read_below_an_inherited_directory",
+        "a script leaves the sandbox by a directory that your program happens to hold open",
+        &[Control::EnvironmentScrubbed],
+        python_read_below_an_inherited_directory,
+    ),
+    Attack::new(
+        Filesystem,
+        "python_leave_shared_memory",
+        "a script leaves memory behind that no process has, in spite of what Python does against it",
+        &[Control::FilesystemConfined],
+        python_leave_shared_memory,
+    ),
+    Attack::new(
+        Filesystem,
+        "python_change_shared_memory",
+        "a script changes what your other programs compute on together",
+        &[Control::FilesystemConfined],
+        python_change_shared_memory,
+    ),
+    Attack::new(
+        Filesystem,
+        "python_environment_that_names_its_base",
+        "a virtual environment in the work dir names one of your directories as its Python, and is shown it",
+        &[Control::FilesystemConfined],
+        python_environment_that_names_its_base,
+    ),
+    Attack::new(
+        Filesystem,
+        "python_environment_that_links_to_its_base",
+        "a virtual environment in the work dir has its library by a link to one of your directories, and is shown it",
+        &[Control::FilesystemConfined],
+        python_environment_that_links_to_its_base,
+    ),
 ];
 
 /// An attack that cannot succeed without root's rights proves nothing to anybody else.
@@ -498,12 +534,17 @@ impl Drop for Planted {
     }
 }
 
+impl Planted {
+    fn judge(self) -> impl Judge {
+        move |_: &Run| self.0.exists().then(|| format!("{} is there", self.0.display()))
+    }
+}
+
 /// The attacker must not leave a file of a name that nobody else uses in a directory of everybody.
 fn leaves_a_file(scene: &Scene, directory: &str) -> Result<Staged, CannotBite> {
     let planted = Planted(Path::new(directory).join(scene.marker()));
     let argv = ["write".into(), planted.0.clone().into_os_string(), "x".into()];
-    let judge = move |_: &Run| planted.0.exists().then(|| format!("{} is there", planted.0.display()));
-    Ok(Staged::new(argv, judge))
+    Ok(Staged::new(argv, planted.judge()))
 }
 
 fn write_to_a_system_directory(scene: &Scene) -> Result<Staged, CannotBite> {
@@ -524,4 +565,71 @@ fn replace_the_directory_by_a_link(scene: &Scene) -> Result<Staged, CannotBite> 
     let argv = ["replace_by_link".into(), granted.clone().into(), scene.secret().into_os_string()];
     let judge = move |_: &Run| granted.is_symlink().then(|| "the granted directory is a link".to_owned());
     Ok(Staged::new(argv, judge))
+}
+
+fn python_read_below_an_inherited_directory(scene: &Scene) -> Result<Staged, CannotBite> {
+    let (_, content) = scene.canary()?;
+    let staged = Staged::new(["read_below_descriptors", "key"], came_out(content));
+    staged.before(format!("exec 7<{}", quoted(scene.secret().as_os_str()))).in_python()
+}
+
+/// Where the C library keeps memory that has a name.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+fn python_leave_shared_memory(scene: &Scene) -> Result<Staged, CannotBite> {
+    let planted = Planted(Path::new(SHARED_MEMORY).join(scene.marker()));
+    let argv = ["leave_shared_memory".as_ref(), scene.marker()];
+    Staged::new(argv, planted.judge()).in_python()
+}
+
+fn python_change_shared_memory(scene: &Scene) -> Result<Staged, CannotBite> {
+    const CONTENT: &str = "shared by programs of the user";
+    let memory = Planted(Path::new(SHARED_MEMORY).join(scene.marker()));
+    fs::write(&memory.0, CONTENT)?;
+    let argv = ["change_shared_memory".as_ref(), scene.marker()];
+    let judge = move |_: &Run| {
+        let now = fs::read_to_string(&memory.0).unwrap_or_default();
+        (now != CONTENT).then(|| "the memory was changed".to_owned())
+    };
+    Staged::new(argv, judge).in_python()
+}
+
+/// What an earlier run has left in the granted directory: a virtual environment that this one is started from. What looks
+/// like its Python is the native attacker, which needs no library. Launchers look for an interpreter's home by the names
+/// of files, and what the environment says is its home looks like one by those. Returns the environment and that home.
+fn planted_environment(scene: &Scene) -> io::Result<(PathBuf, PathBuf)> {
+    let (environment, home) = (scene.granted().join("venv"), scene.secret());
+    for directory in [environment.join("bin"), home.join("bin"), home.join("lib/python3")] {
+        fs::create_dir_all(directory)?;
+    }
+    fs::copy(scene.native(), environment.join("bin/python"))?;
+    fs::copy(scene.native(), home.join("bin/python"))?;
+    fs::write(home.join("lib/python3/os.py"), "")?;
+    Ok((environment, home))
+}
+
+/// A key among what such a home has to show.
+fn key_in_library(home: &Path, scene: &Scene) -> io::Result<String> {
+    let (key, content) = scene.canary()?;
+    fs::rename(key, home.join("lib/key"))?;
+    Ok(content)
+}
+
+fn python_environment_that_names_its_base(scene: &Scene) -> Result<Staged, CannotBite> {
+    let (environment, home) = planted_environment(scene)?;
+    let content = key_in_library(&home, scene)?;
+    let settings = format!("home = {}\nversion = 3\n", home.join("bin").display());
+    fs::write(environment.join("pyvenv.cfg"), settings)?;
+    let argv = ["read".into(), home.join("lib/key")];
+    Ok(Staged::new(argv, came_out(content)).by_copy(environment.join("bin/python")))
+}
+
+fn python_environment_that_links_to_its_base(scene: &Scene) -> Result<Staged, CannotBite> {
+    let (environment, home) = planted_environment(scene)?;
+    let content = key_in_library(&home, scene)?;
+    symlink(home.join("lib"), environment.join("lib"))?;
+    // Only for a launcher that asks for it: this one names what is there anyway.
+    fs::write(environment.join("pyvenv.cfg"), "home = /usr/bin\n")?;
+    let argv = ["read".into(), environment.join("lib/key")];
+    Ok(Staged::new(argv, came_out(content)).by_copy(environment.join("bin/python")))
 }

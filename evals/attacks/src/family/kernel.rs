@@ -4,8 +4,10 @@
 //! attacker passed it on. A call that harms nobody has to go through. Of one that would, the arguments are wrong in a way
 //! that the kernel's own code finds out, behind whatever might have refused the call: the errno shows how far it came.
 
-use crate::attack::{Attack, CannotBite, Family, Staged};
-use crate::judge::Evidence;
+use crate::attack::Family::Kernel;
+use crate::attack::{Attack, CannotBite, Staged};
+use crate::judge::{Evidence, Seen};
+use crate::processes;
 use crate::run::Run;
 use crate::scene::{Scene, Tool};
 use agentkit_protocol::Control;
@@ -19,388 +21,488 @@ const PRIVILEGED: &[Control] = &[Control::SyscallsFiltered, Control::PrivilegesD
 const SHOWN: &[Control] = &[Control::FilesystemConfined, Control::PrivilegesDropped];
 
 pub(super) const ATTACKS: &[Attack] = &[
-    attack(
+    Attack::new(
+        Kernel,
         "nested_user_namespace_by_unshare",
-        FILTERED,
         "code that you run becomes root in a world of its own, from where most of the kernel can be attacked",
+        FILTERED,
         |_| made("nested_user_namespace_by_unshare"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "nested_user_namespace_by_clone",
-        FILTERED,
         "code that you run becomes root in a world of its own as it starts a process, where only unshare was forbidden",
+        FILTERED,
         |_| made("nested_user_namespace_by_clone"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "nested_user_namespace_by_clone3",
-        FILTERED,
         "code that you run becomes root in a world of its own by a call whose arguments no filter can see",
+        FILTERED,
         |_| made("nested_user_namespace_by_clone3"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "nested_user_namespace_by_high_garbage",
-        FILTERED,
         "code that you run becomes root in a world of its own: bits that the kernel ignores pass a filter that compares all",
+        FILTERED,
         |_| made("nested_user_namespace_by_high_garbage"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "nested_user_namespace_by_int80",
-        FILTERED,
         "code that you run becomes root in a world of its own by a 32-bit call, which passes a filter for 64-bit ones",
+        FILTERED,
         |_| made_on_x86("nested_user_namespace_by_int80"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "nested_network_namespace",
-        FILTERED,
         "code that you run is root of a network of its own, and reaches the kernel's network code that is for root",
+        FILTERED,
         |_| made("nested_network_namespace"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "nested_process_namespace",
-        FILTERED,
         "code that you run hides its processes from whoever counts or ends them in the sandbox",
+        FILTERED,
         |_| made("nested_process_namespace"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "join_a_namespace",
-        FILTERED,
         "code that gets hold of a namespace of the host enters it: the way out of most containers",
+        FILTERED,
         |_| reached("join_a_namespace"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "firewall_in_a_namespace",
-        FILTERED,
         "an ordinary program talks to the kernel's firewall, whose bugs have made many an ordinary program root",
+        FILTERED,
         |_| made("firewall_in_a_namespace"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "mount_over_etc_in_a_namespace",
-        PRIVILEGED,
         "code that you run replaces the files that other programs in the sandbox trust",
+        PRIVILEGED,
         |_| made("mount_over_etc_in_a_namespace"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "mount",
-        PRIVILEGED,
         "code that you run changes which files are seen where, and undoes what hides yours",
+        PRIVILEGED,
         |_| reached("mount"),
     ),
-    attack("unmount", PRIVILEGED, "code that you run takes away the mounts that hide your files", |_| {
-        reached("unmount")
-    }),
-    attack(
-        "new_mount_by_fsopen",
+    Attack::new(
+        Kernel,
+        "unmount",
+        "code that you run takes away the mounts that hide your files",
         PRIVILEGED,
+        |_| reached("unmount"),
+    ),
+    Attack::new(
+        Kernel,
+        "new_mount_by_fsopen",
         "code that you run mounts a file system by the newer calls, which older filters do not know",
+        PRIVILEGED,
         |_| made("new_mount_by_fsopen"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "copy_of_a_mount_by_open_tree",
-        PRIVILEGED,
         "code that you run copies mounts, without those on top that hide something",
+        PRIVILEGED,
         |_| made("copy_of_a_mount_by_open_tree"),
     ),
-    attack("move_mount", PRIVILEGED, "code that you run puts a mount where it likes", |_| {
+    Attack::new(Kernel, "move_mount", "code that you run puts a mount where it likes", PRIVILEGED, |_| {
         reached("move_mount")
     }),
-    attack("mount_setattr", PRIVILEGED, "code that you run makes what is mounted read-only writable", |_| {
-        reached("mount_setattr")
-    }),
-    attack(
-        "pivot_root",
+    Attack::new(
+        Kernel,
+        "mount_setattr",
+        "code that you run makes what is mounted read-only writable",
         PRIVILEGED,
+        |_| reached("mount_setattr"),
+    ),
+    Attack::new(
+        Kernel,
+        "pivot_root",
         "code that you run exchanges the root directory, with what was hidden below it",
+        PRIVILEGED,
         |_| reached("pivot_root"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "chroot",
-        PRIVILEGED,
         "code that you run moves its root directory, by which root breaks out of one",
+        PRIVILEGED,
         |_| made("chroot"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "userfaultfd",
-        FILTERED,
         "code that you run stops the kernel in the middle of a copy: it makes rare bugs of the kernel certain ones",
+        FILTERED,
         |_| made("userfaultfd"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "bpf",
-        FILTERED,
         "code that you run reaches the kernel's own compiler, a frequent source of ways to become root",
+        FILTERED,
         |_| reached("bpf"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "perf_event_open",
-        FILTERED,
         "code that you run measures the processor finely enough to read secrets from other programs' timing",
+        FILTERED,
         |_| made("perf_event_open"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "io_uring",
-        FILTERED,
         "code that you run does its input and output past every system-call filter",
+        FILTERED,
         |_| made("io_uring"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "asynchronous_io",
-        FILTERED,
         "code that you run makes the kernel work for it in the background, by code that is rarely tested",
+        FILTERED,
         |_| made("asynchronous_io"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "add_key",
-        FILTERED,
         "code that you run takes kernel memory for keys, which belong to no sandbox",
+        FILTERED,
         |_| made("add_key"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "request_key",
-        FILTERED,
         "code that you run asks for your keys, and may have the kernel start a program of the host that finds them",
+        FILTERED,
         |_| reached("request_key"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "keyctl",
-        FILTERED,
         "code that you run looks into your session's keyring, where kerberos tickets and disk keys are",
+        FILTERED,
         |_| made("keyctl"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "key_that_outlives_the_run",
-        FILTERED,
         "code that you run leaves something in your keyring for the next run to find: two of them can talk",
+        FILTERED,
         key_that_outlives_the_run,
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "trace_a_child",
-        FILTERED,
         "code that you run uses the debugger's interface, through which filters have been passed by",
+        FILTERED,
         |_| made("trace_a_child"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "read_a_childs_memory",
-        FILTERED,
         "code that you run may read other processes' memory: yours, if the sandbox shows one",
+        FILTERED,
         |_| made("read_a_childs_memory"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "steal_a_childs_descriptor",
-        FILTERED,
         "code that you run takes open files out of other processes: out of yours, if the sandbox shows one",
+        FILTERED,
         |_| made("steal_a_childs_descriptor"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "process_madvise",
-        FILTERED,
         "code that you run slows down other processes by having their memory swapped out",
+        FILTERED,
         |_| reached("process_madvise"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "compare_kernel_objects",
-        FILTERED,
         "code that you run learns how the kernel orders its objects in memory, which an attack on it needs",
+        FILTERED,
         |_| made("compare_kernel_objects"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "secret_memory",
-        FILTERED,
         "code that you run has memory that nobody can look into and that is never swapped out",
+        FILTERED,
         |_| made("secret_memory"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "memory_file",
-        FILTERED,
         "code that you run has files that are in no directory: neither a disk limit nor a scanner sees them",
+        FILTERED,
         |_| made("memory_file"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "program_from_memory",
-        FILTERED,
         "code that you run starts programs that were never on the disk, past whatever watches files",
+        FILTERED,
         |_| made("program_from_memory"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "memory_pages_into_a_pipe",
-        FILTERED,
         "code that you run reaches the code by which ordinary users could once become root (vmsplice)",
+        FILTERED,
         |_| made("memory_pages_into_a_pipe"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "file_pages_into_a_pipe",
-        FILTERED,
         "code that you run reaches the code by which read-only files could once be overwritten (Dirty Pipe)",
+        FILTERED,
         |_| made("file_pages_into_a_pipe"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "weaker_personality",
-        FILTERED,
         "code that you run switches off protections of memory, also for the programs that it starts",
+        FILTERED,
         |_| made("weaker_personality"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "weaker_personality_by_high_garbage",
-        FILTERED,
         "code that you run switches off protections of memory: bits that the kernel ignores pass a filter that compares all",
+        FILTERED,
         |_| made("weaker_personality_by_high_garbage"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "typing_by_high_garbage",
-        FILTERED,
         "code that you run types commands into your terminal: bits that the kernel ignores pass a filter that compares all",
+        FILTERED,
         |_| reached("typing_by_high_garbage"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "netlink_by_high_garbage",
-        &[Control::NetworkBlocked, Control::SyscallsFiltered],
         "code that you run opens a kind of socket that was forbidden, by bits that the kernel ignores",
+        &[Control::NetworkBlocked, Control::SyscallsFiltered],
         |_| made("netlink_by_high_garbage"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "call_newer_than_the_filter",
-        FILTERED,
         "every call that the kernel gains is open to the code that you run: the filter lists what is bad, not what is good",
+        FILTERED,
         |_| reached("call_newer_than_the_filter"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "int80",
-        FILTERED,
         "code that you run makes 32-bit calls, whose numbers mean something else to the filter",
+        FILTERED,
         |_| made_on_x86("int80"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "x32",
-        FILTERED,
         "code that you run makes any call by a second number, which the filter does not know",
+        FILTERED,
         |_| made_on_x86("x32"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "segment_descriptor",
-        FILTERED,
         "code that you run changes the processor's tables, by old code with a history of bugs",
+        FILTERED,
         |_| made_on_x86("segment_descriptor"),
     ),
-    attack("hardware_ports", PRIVILEGED, "code that you run talks to the hardware itself", |_| {
-        made_on_x86("hardware_ports")
-    }),
-    attack(
+    Attack::new(
+        Kernel,
+        "hardware_ports",
+        "code that you run talks to the hardware itself",
+        PRIVILEGED,
+        |_| made_on_x86("hardware_ports"),
+    ),
+    Attack::new(
+        Kernel,
         "file_handle",
-        FILTERED,
         "code that you run learns the number of a file, by which root opens it wherever it is",
+        FILTERED,
         |_| made("file_handle"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "open_by_handle",
-        PRIVILEGED,
         "code that you run opens any file of the disk by its number, whatever directories are shown (Shocker)",
+        PRIVILEGED,
         |_| reached("open_by_handle"),
     ),
-    attack("fanotify", FILTERED, "code that you run watches what other programs do with files", |_| {
-        made("fanotify")
-    }),
-    attack(
-        "quotas",
+    Attack::new(
+        Kernel,
+        "fanotify",
+        "code that you run watches what other programs do with files",
         FILTERED,
+        |_| made("fanotify"),
+    ),
+    Attack::new(
+        Kernel,
+        "quotas",
         "code that you run reads and sets how much of the disk each user may have",
+        FILTERED,
         |_| reached("quotas"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "clock_by_settimeofday",
-        PRIVILEGED,
         "code that you run sets the clock: certificates that ran out are valid again, logs lie",
+        PRIVILEGED,
         |_| reached("clock_by_settimeofday"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "clock_by_clock_adjtime",
-        PRIVILEGED,
         "code that you run makes the clock go faster or slower, where only setting it was forbidden",
+        PRIVILEGED,
         |_| reached("clock_by_clock_adjtime"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "kernel_log",
-        PRIVILEGED,
         "code that you run reads the kernel's log: addresses, devices, what other programs did",
+        PRIVILEGED,
         |_| made("kernel_log"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "accounting",
-        PRIVILEGED,
         "code that you run has the kernel write a record of every program into a file",
+        PRIVILEGED,
         |_| reached("accounting"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "swap_file",
-        PRIVILEGED,
         "code that you run has the memory of all programs written into a file of its own",
+        PRIVILEGED,
         |_| reached("swap_file"),
     ),
-    attack("reboot", PRIVILEGED, "code that you run restarts your machine", |_| {
+    Attack::new(Kernel, "reboot", "code that you run restarts your machine", PRIVILEGED, |_| {
         with_namespace(reached("reboot")?, "pid")
     }),
-    attack("another_kernel", PRIVILEGED, "code that you run replaces the running kernel", |_| {
-        reached("another_kernel")
-    }),
-    attack(
-        "kernel_module",
+    Attack::new(
+        Kernel,
+        "another_kernel",
+        "code that you run replaces the running kernel",
         PRIVILEGED,
+        |_| reached("another_kernel"),
+    ),
+    Attack::new(
+        Kernel,
+        "kernel_module",
         "code that you run loads code into the kernel: it owns the machine",
+        PRIVILEGED,
         |_| reached("kernel_module"),
     ),
-    attack("unload_a_kernel_module", PRIVILEGED, "code that you run takes drivers out of the kernel", |_| {
-        reached("unload_a_kernel_module")
-    }),
-    attack("host_name", PRIVILEGED, "code that you run renames your machine", |_| {
+    Attack::new(
+        Kernel,
+        "unload_a_kernel_module",
+        "code that you run takes drivers out of the kernel",
+        PRIVILEGED,
+        |_| reached("unload_a_kernel_module"),
+    ),
+    Attack::new(Kernel, "host_name", "code that you run renames your machine", PRIVILEGED, |_| {
         with_namespace(made("host_name")?, "uts")
     }),
-    attack(
+    Attack::new(
+        Kernel,
         "device_node",
-        PRIVILEGED,
         "code that you run makes a device node: by that of the disk, root reads and writes all of it",
+        PRIVILEGED,
         device_node,
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "core_dump_handler",
-        SHOWN,
         "code that you run names the program that the host starts, as root, when a process crashes",
+        SHOWN,
         |_| opened("write_back", "/proc/sys/kernel/core_pattern"),
     ),
-    attack(
+    Attack::new(
+        Kernel,
         "kernel_command",
-        SHOWN,
         "code that you run restarts your machine, or kills everything on it, by one letter",
+        SHOWN,
         |_| opened("open_for_writing", "/proc/sysrq-trigger"),
     ),
-    attack("control_group_limits", SHOWN, "code that you run changes the limits that it is under", |_| {
-        opened("open_for_writing", "/sys/fs/cgroup/cgroup.subtree_control")
-    }),
-    attack("physical_memory", SHOWN, "code that you run reads the memory of the whole machine", |_| {
-        opened("open_for_reading", "/dev/mem")
-    }),
-    attack(
-        "virtual_machine_device",
+    Attack::new(
+        Kernel,
+        "control_group_limits",
+        "code that you run changes the limits that it is under",
         SHOWN,
+        |_| opened("open_for_writing", "/sys/fs/cgroup/cgroup.subtree_control"),
+    ),
+    Attack::new(
+        Kernel,
+        "physical_memory",
+        "code that you run reads the memory of the whole machine",
+        SHOWN,
+        |_| opened("open_for_reading", "/dev/mem"),
+    ),
+    Attack::new(
+        Kernel,
+        "virtual_machine_device",
         "code that you run reaches the kernel's code for virtual machines",
+        SHOWN,
         |_| opened("open_for_reading", "/dev/kvm"),
     ),
-    attack("tunnel_device", SHOWN, "code that you run makes networks of its own", |_| {
+    Attack::new(Kernel, "tunnel_device", "code that you run makes networks of its own", SHOWN, |_| {
         opened("open_for_reading", "/dev/net/tun")
     }),
-    attack(
+    Attack::new(
+        Kernel,
         "file_system_device",
-        SHOWN,
         "code that you run serves file systems to the kernel, and stops whoever looks at them",
+        SHOWN,
         |_| opened("open_for_reading", "/dev/fuse"),
     ),
+    Attack::new(
+        Kernel,
+        "python_nested_user_namespace",
+        "a script becomes root in a world of its own by a raw call, without a program of its own",
+        FILTERED,
+        |_| made("user_namespace")?.in_python(),
+    ),
+    Attack::new(
+        Kernel,
+        "python_trace_a_child",
+        "a script uses the debugger's interface by a raw call, without a program of its own",
+        FILTERED,
+        |_| made("trace_a_child")?.in_python(),
+    ),
+    Attack::new(
+        Kernel,
+        "python_program_from_memory",
+        "a script starts programs that were never on the disk, although all that it brought is text",
+        FILTERED,
+        python_program_from_memory,
+    ),
 ];
-
-const fn attack(
-    name: &'static str,
-    controls: &'static [Control],
-    means: &'static str,
-    stage: fn(&Scene) -> Result<Staged, CannotBite>,
-) -> Attack {
-    Attack { name, family: Family::Kernel, means, controls, stage }
-}
 
 /// The evidence is that the call went through.
 fn made(name: &str) -> Result<Staged, CannotBite> {
@@ -487,4 +589,19 @@ fn device_node(scene: &Scene) -> Result<Staged, CannotBite> {
         kind.is_char_device().then(|| "there is a device node in the directory".to_owned())
     };
     Ok(Staged::new(argv, is_device))
+}
+
+/// The evidence is a process of the attack whose program the host finds in no directory.
+fn python_program_from_memory(scene: &Scene) -> Result<Staged, CannotBite> {
+    let argv = ["program_from_memory".into(), scene.native(), scene.enough()];
+    let marker = scene.marker().to_owned();
+    let is_nameless = |pid: u32| {
+        let program = fs::read_link(format!("/proc/{pid}/exe"));
+        program.is_ok_and(|program| program.starts_with("/memfd:program (deleted)"))
+    };
+    let look = move || {
+        let found = processes::of(&marker).into_iter().any(is_nameless);
+        found.then(|| "a program from memory was running".to_owned())
+    };
+    Staged::new(argv, Seen::new(scene, look)).in_python()
 }

@@ -1,6 +1,7 @@
 //! What the launcher did not mean to tell.
 
-use crate::attack::{Attack, CannotBite, Family, Staged};
+use crate::attack::Family::Leakage;
+use crate::attack::{Attack, CannotBite, Staged};
 use crate::judge::Evidence;
 use crate::launcher::quoted;
 use crate::run::Run;
@@ -16,130 +17,154 @@ use std::path::Path;
 use std::process::Command;
 
 pub(super) const ATTACKS: &[Attack] = &[
-    attack(
+    Attack::new(
+        Leakage,
         "read_a_secret_variable",
         "code that you run gets the keys in your environment, such as those of your model's provider",
         &[Control::EnvironmentScrubbed],
         read_a_secret_variable,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "read_the_environment_of_a_launcher",
         "code that you run finds your keys in the environment of what launched it",
         &[Control::EnvironmentScrubbed, Control::ProcessesIsolated],
         read_the_environment_of_a_launcher,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "read_the_environment_of_a_process",
         "code that you run finds keys in the environments of your other programs",
         &[Control::ProcessesIsolated],
         read_the_environment_of_a_process,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "read_the_arguments_of_a_process",
         "code that you run reads what your other programs were called with, passwords too",
         &[Control::ProcessesIsolated],
         read_the_arguments_of_a_process,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "read_an_inherited_file",
         "code that you run reads a file that whatever called the launcher had open",
         &[Control::EnvironmentScrubbed],
         read_an_inherited_file,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "open_below_an_inherited_directory",
         "code that you run opens your files by a directory that whatever called the launcher had open",
         &[Control::EnvironmentScrubbed],
         open_below_an_inherited_directory,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "write_to_an_inherited_file",
         "code that you run changes a file that whatever called the launcher had open",
         &[Control::EnvironmentScrubbed],
         write_to_an_inherited_file,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "name_an_inherited_file",
         "code that you run learns what you work on from the names of open files",
         &[Control::EnvironmentScrubbed],
         name_an_inherited_file,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "write_to_the_standard_input",
         "code that you run changes the file that it was only given to read",
         &[Control::FilesystemConfined],
         write_to_the_standard_input,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "read_back_the_standard_error",
         "code that you run reads the log that it was only given to append to",
         &[Control::FilesystemConfined],
         read_back_the_standard_error,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "learn_the_host_name",
         "code that you run learns whose machine it is on",
         &[Control::EnvironmentScrubbed],
         learn_the_host_name,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "learn_the_machine_id",
         "code that you run recognises your machine again, whatever else changes",
         &[Control::FilesystemConfined],
         learn_the_machine_id,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "learn_the_boot_id",
         "code that you run sees that two of its runs, for two people perhaps, share a machine",
         &[Control::FilesystemConfined],
         learn_the_boot_id,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "learn_the_boot_options",
         "code that you run learns how your machine starts: its disks, and which defences are off",
         &[Control::FilesystemConfined],
         learn_the_boot_options,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "read_the_kernel_log",
         "code that you run reads of your devices, your crashes and the addresses that exploits need",
         &[Control::SyscallsFiltered, Control::PrivilegesDropped],
         read_the_kernel_log,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "read_kernel_addresses",
         "code that you run learns the kernel's addresses, which an exploit needs",
         &[Control::FilesystemConfined, Control::PrivilegesDropped],
         read_kernel_addresses,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "learn_the_mounts",
         "code that you run learns the disks and shares of your machine, and where they are",
         &[Control::FilesystemConfined],
         learn_the_mounts,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "read_a_key_of_the_keyring",
         "code that you run reads what your session keeps in the kernel, such as keys of file systems",
         &[Control::SyscallsFiltered],
         read_a_key_of_the_keyring,
     ),
-    attack(
+    Attack::new(
+        Leakage,
         "find_a_key_of_the_keyring",
         "code that you run finds by its name what your session keeps in the kernel, and may use it",
         &[Control::SyscallsFiltered],
         find_a_key_of_the_keyring,
     ),
+    Attack::new(
+        Leakage,
+        "python_environments_of_its_ancestors",
+        "a script finds your keys in the environment of what launched it, or of what launched that",
+        &[Control::EnvironmentScrubbed, Control::ProcessesIsolated],
+        |scene| secret_variable(scene, "environments_of_ancestors")?.in_python(),
+    ),
+    Attack::new(
+        Leakage,
+        "python_follow_its_variables",
+        "a script is led to your own modules by the variables that tell your Python where they are",
+        &[Control::EnvironmentScrubbed, Control::FilesystemConfined],
+        python_follow_its_variables,
+    ),
 ];
-
-const fn attack(
-    name: &'static str,
-    means: &'static str,
-    controls: &'static [Control],
-    stage: fn(&Scene) -> Result<Staged, CannotBite>,
-) -> Attack {
-    Attack { name, family: Family::Leakage, means, controls, stage }
-}
 
 type Stage = Result<Staged, CannotBite>;
 
@@ -347,4 +372,14 @@ fn changes<const N: usize>(scene: &Scene, argv: [&str; N], before: impl FnOnce(&
         (now != content).then(|| "the file was changed".to_owned())
     };
     Ok(Staged::new(argv, changed).before(before))
+}
+
+/// A module of the user, and what Python is told to begin with when somebody types; either will do.
+fn python_follow_its_variables(scene: &Scene) -> Stage {
+    const MODULE: &str = "settings_of_the_user";
+    let (startup, content) = scene.canary()?;
+    fs::write(scene.secret().join(MODULE).with_extension("py"), format!("KEY = {content:?}\n"))?;
+    let [path, startup] = [scene.secret(), startup].map(|path| quoted(path.as_os_str()));
+    let before = format!("export PYTHONPATH={path} PYTHONSTARTUP={startup}");
+    leaks(["follow_variables", MODULE], &content).before(before).in_python()
 }

@@ -29,12 +29,15 @@ pub fn corpus() -> impl Iterator<Item = &'static Attack> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attack::Attacker;
     use crate::scene::Scene;
     use crate::unjudged::UNJUDGED;
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// What the attacker knows, by its own names, with how often.
-    fn known() -> BTreeMap<&'static str, usize> {
+    /// What an attacker knows, by its own names, with how often.
+    type Known = BTreeMap<&'static str, usize>;
+
+    fn known_to_the_native_one() -> Known {
         let sources = [
             include_str!("../../payload/filesystem.rs"),
             include_str!("../../payload/kernel.rs"),
@@ -45,26 +48,41 @@ mod tests {
             include_str!("../../payload/resources.rs"),
             include_str!("../../payload/terminal.rs"),
         ];
-        let mut known = BTreeMap::new();
+        let mut known = Known::new();
         for source in sources {
-            let table = source.split_once("ATTACKS: &[Named]").and_then(|(_, rest)| rest.split_once("];"));
-            let (table, _) = table.expect("each family has a table");
-            for entry in table.split("(\"").skip(1) {
-                *known.entry(entry.split('"').next().expect("a name")).or_default() += 1;
-            }
+            count("(", table(source, "ATTACKS: &[Named]", "];"), &mut known);
         }
         known
     }
 
+    fn known_to_the_script() -> Known {
+        let mut known = Known::new();
+        count("    ", table(include_str!("../../payload/attacker.py"), "ATTACKS = {", "}"), &mut known);
+        known
+    }
+
+    fn table(source: &'static str, from: &str, to: &str) -> &'static str {
+        let table = source.split_once(from).and_then(|(_, rest)| rest.split_once(to));
+        table.expect("a table").0
+    }
+
+    /// The names of a table, each of which is quoted after `before`.
+    fn count(before: &str, table: &'static str, known: &mut Known) {
+        for entry in table.split(&format!("{before}\"")).skip(1) {
+            *known.entry(entry.split('"').next().expect("a name")).or_default() += 1;
+        }
+    }
+
     /// Otherwise it would be taken for an attack that cannot bite, or be another one.
     #[test]
-    fn the_attacker_knows_every_attack_once() {
-        let known = known();
+    fn the_attackers_know_every_attack_once() {
+        let (native, script) = (known_to_the_native_one(), known_to_the_script());
         let directory = tempfile::tempdir().unwrap();
         for attack in corpus() {
             let scene = Scene::new(directory.path()).unwrap();
             if let Ok(staged) = (attack.stage)(&scene) {
                 let name = staged.argv[0].to_string_lossy();
+                let known = if staged.attacker == Attacker::Python { &script } else { &native };
                 assert_eq!(known.get(&*name), Some(&1), "{name}");
             }
         }

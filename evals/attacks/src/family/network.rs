@@ -1,6 +1,7 @@
 //! Networks, and sockets of the host.
 
-use crate::attack::{Attack, CannotBite, Family, Staged};
+use crate::attack::Family::Network;
+use crate::attack::{Attack, CannotBite, Staged};
 use crate::judge::{Evidence, Judge};
 use crate::run::Run;
 use crate::scene::Scene;
@@ -24,172 +25,242 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
+const BLOCKED: &[Control] = &[Control::NetworkBlocked];
+
 pub(super) const ATTACKS: &[Attack] = &[
-    attack(
+    Attack::new(
+        Network,
         "tcp_to_the_host",
         "code that you run talks to servers on your machine, and by the same way to any other",
+        BLOCKED,
         tcp_to_the_host,
     ),
-    attack(
+    Attack::new(
+        Network,
         "tcp_over_ipv6",
         "code that you run talks to servers over IPv6, which rules about IPv4 do not know",
+        BLOCKED,
         tcp_over_ipv6,
     ),
-    attack(
+    Attack::new(
+        Network,
         "tcp_to_a_mapped_address",
         "code that you run reaches IPv4 servers by sockets of IPv6, where rules about either look away",
+        BLOCKED,
         tcp_to_a_mapped_address,
     ),
-    attack(
+    Attack::new(
+        Network,
         "tcp_with_high_bits",
         "code that you run gets sockets from a system-call filter that reads more bits than the kernel",
+        BLOCKED,
         tcp_with_high_bits,
     ),
-    attack(
+    Attack::new(
+        Network,
         "multipath_tcp",
         "code that you run talks to servers by a protocol that rules about TCP forget",
+        BLOCKED,
         multipath_tcp,
     ),
-    attack(
+    Attack::new(
+        Network,
         "tcp_fast_open",
         "code that you run talks to servers although connecting is forbidden: it just sends",
+        BLOCKED,
         tcp_fast_open,
     ),
-    attack(
+    Attack::new(
+        Network,
         "tcp_by_io_uring",
         "code that you run talks to servers by requests that no system-call filter sees",
+        BLOCKED,
         tcp_by_io_uring,
     ),
-    attack("udp_to_the_host", "code that you run sends your data away in single datagrams", udp_to_the_host),
-    attack("udp_over_ipv6", "code that you run sends your data away in datagrams of IPv6", udp_over_ipv6),
-    attack(
+    Attack::new(
+        Network,
+        "udp_to_the_host",
+        "code that you run sends your data away in single datagrams",
+        BLOCKED,
+        udp_to_the_host,
+    ),
+    Attack::new(
+        Network,
+        "udp_over_ipv6",
+        "code that you run sends your data away in datagrams of IPv6",
+        BLOCKED,
+        udp_over_ipv6,
+    ),
+    Attack::new(
+        Network,
         "secret_in_a_dns_question",
         "code that you run sends your data away as names that a resolver is asked for",
+        BLOCKED,
         secret_in_a_dns_question,
     ),
-    attack(
+    Attack::new(
+        Network,
         "forge_a_datagram",
         "code that you run answers in the name of other programs, such as your resolver",
+        BLOCKED,
         forge_a_datagram,
     ),
-    attack(
+    Attack::new(
+        Network,
         "forge_an_icmp_refusal",
         "code that you run breaks the connections of your other programs",
+        BLOCKED,
         forge_an_icmp_refusal,
     ),
-    attack(
+    Attack::new(
+        Network,
         "sniff_the_traffic",
         "code that you run reads what your other programs send and receive",
+        BLOCKED,
         sniff_the_traffic,
     ),
-    attack(
+    Attack::new(
+        Network,
         "list_interfaces_by_netlink",
         "code that you run learns the hardware addresses of your machine",
+        BLOCKED,
         list_interfaces_by_netlink,
     ),
-    attack(
+    Attack::new(
+        Network,
         "list_sockets_by_netlink",
         "code that you run learns which servers and connections your machine has",
+        BLOCKED,
         list_sockets_by_netlink,
     ),
-    attack(
+    Attack::new(
+        Network,
         "list_sockets_by_proc",
         "code that you run learns from a file which servers and connections your machine has",
+        BLOCKED,
         list_sockets_by_proc,
     ),
-    attack(
+    Attack::new(
+        Network,
         "list_unix_sockets_by_proc",
         "code that you run learns which daemons listen on your machine, and where in your home",
+        BLOCKED,
         list_unix_sockets_by_proc,
     ),
-    attack(
+    Attack::new(
+        Network,
         "netlink_message_to_a_process",
         "code that you run talks to your other programs by way of the kernel's own message bus",
+        BLOCKED,
         netlink_message_to_a_process,
     ),
-    attack(
+    Attack::new(
+        Network,
         "take_a_vsock_port",
         "code that you run talks to the hypervisor below your machine: network namespaces do not stop it",
+        BLOCKED,
         take_a_vsock_port,
     ),
-    Attack {
-        // Other than all the rest, it asks for nothing that a network namespace could keep.
-        controls: &[Control::SyscallsFiltered],
-        ..attack(
-            "use_kernel_crypto",
-            "code that you run reaches the kernel's cryptography, where bugs gave root away more than once",
-            use_kernel_crypto,
-        )
-    },
-    attack(
+    // Other than all the rest, it asks for nothing that a network namespace could keep.
+    Attack::new(
+        Network,
+        "use_kernel_crypto",
+        "code that you run reaches the kernel's cryptography, where bugs gave root away more than once",
+        &[Control::SyscallsFiltered],
+        use_kernel_crypto,
+    ),
+    Attack::new(
+        Network,
         "connect_to_an_abstract_socket",
         "code that you run talks to programs of your desktop, such as the message bus or the X server",
+        BLOCKED,
         connect_to_an_abstract_socket,
     ),
-    attack(
+    Attack::new(
+        Network,
         "connect_to_a_socket_in_the_home",
         "code that you run talks to your agents and daemons, such as the one that holds your keys",
+        BLOCKED,
         connect_to_a_socket_in_the_home,
     ),
-    attack(
+    Attack::new(
+        Network,
         "connect_to_a_socket_beside_the_directory",
         "code that you run talks to daemons by a file that is shown to it read-only, which is no barrier",
+        BLOCKED,
         connect_to_a_socket_beside_the_directory,
     ),
-    attack(
+    Attack::new(
+        Network,
         "connect_to_a_socket_in_tmp",
         "code that you run talks to programs that listen in the shared directory for temporary files",
+        BLOCKED,
         connect_to_a_socket_in_tmp,
     ),
-    attack(
+    Attack::new(
+        Network,
         "connect_to_a_socket_through_a_link",
         "code that you run reaches a daemon by a link that lies in the directory it was given",
+        BLOCKED,
         connect_to_a_socket_through_a_link,
     ),
-    attack(
+    Attack::new(
+        Network,
         "connect_to_a_socket_in_the_directory",
         "code that you run talks to a daemon that listens in its directory, as those of git do",
+        BLOCKED,
         connect_to_a_socket_in_the_directory,
     ),
-    attack(
+    Attack::new(
+        Network,
         "write_to_a_pipe_in_the_directory",
         "code that you run gives orders to a program that takes them from a named pipe in its directory",
+        BLOCKED,
         write_to_a_pipe_in_the_directory,
     ),
-    attack(
+    Attack::new(
+        Network,
         "datagram_to_a_socket_in_the_home",
         "code that you run writes to daemons that take datagrams, such as the system's log",
+        BLOCKED,
         datagram_to_a_socket_in_the_home,
     ),
-    attack(
+    Attack::new(
+        Network,
         "datagram_pair_to_an_abstract_socket",
         "code that you run reaches other programs although no system call gave it a socket with a name",
+        BLOCKED,
         datagram_pair_to_an_abstract_socket,
     ),
-    attack(
+    Attack::new(
+        Network,
         "datagram_pair_to_a_socket_in_the_home",
         "code that you run reaches your daemons although no system call gave it a socket with a name",
+        BLOCKED,
         datagram_pair_to_a_socket_in_the_home,
     ),
-    attack(
+    Attack::new(
+        Network,
         "offer_a_service",
         "code that you run poses as a server on your machine, to you and to your network",
+        BLOCKED,
         offer_a_service,
     ),
-    attack(
+    Attack::new(
+        Network,
         "offer_an_abstract_socket",
         "code that you run poses as a daemon, and your programs tell it what is meant for that",
+        BLOCKED,
         offer_an_abstract_socket,
     ),
+    Attack::new(
+        Network,
+        "python_fetch_from_the_host",
+        "a script fetches from and sends to any server, with nothing but Python's own library",
+        BLOCKED,
+        |_| tcp_in_python("fetch"),
+    ),
 ];
-
-const fn attack(
-    name: &'static str,
-    means: &'static str,
-    stage: fn(&Scene) -> Result<Staged, CannotBite>,
-) -> Attack {
-    Attack { name, family: Family::Network, means, controls: &[Control::NetworkBlocked], stage }
-}
 
 type Stage = Result<Staged, CannotBite>;
 
@@ -612,4 +683,9 @@ fn arrived(text: &str, mut receive: impl FnMut(&mut [u8]) -> io::Result<usize>) 
         }
     }
     None
+}
+
+fn tcp_in_python(attack: &str) -> Stage {
+    let (listener, port) = tcp_listener((Ipv4Addr::LOCALHOST, 0).into())?;
+    Staged::new([attack.to_owned(), port.to_string()], accepts_tcp(listener)).in_python()
 }

@@ -1,7 +1,8 @@
 //! What a run leaves for programs of the host: files with privileges, and what git executes.
 
 use super::filesystem::must_be_root;
-use crate::attack::{Attack, CannotBite, Family, Staged};
+use crate::attack::Family::Persistence;
+use crate::attack::{Attack, CannotBite, PYTHON, Staged};
 use crate::judge::Judge;
 use crate::run::Run;
 use crate::scene::Scene;
@@ -14,132 +15,146 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 pub(super) const ATTACKS: &[Attack] = &[
-    Attack {
-        name: "set_user_id_by_chmod",
-        family: Family::Persistence,
-        means: "a program stays behind that runs with your rights for whoever starts it",
-        controls: &[Control::SyscallsFiltered],
-        stage: set_user_id_by_chmod,
-    },
-    Attack {
-        name: "set_user_id_by_fchmod",
-        family: Family::Persistence,
-        means: "a program stays behind that runs with your rights, made so by an open file",
-        controls: &[Control::SyscallsFiltered],
-        stage: set_user_id_by_fchmod,
-    },
-    Attack {
-        name: "set_group_id_by_fchmodat2",
-        family: Family::Persistence,
-        means: "a program stays behind that runs with your group's rights, made so by a call that older filters do not know",
-        controls: &[Control::SyscallsFiltered],
-        stage: set_group_id_by_fchmodat2,
-    },
-    Attack {
-        name: "set_user_id_by_open",
-        family: Family::Persistence,
-        means: "a program with your rights is made at once, without a change of its mode",
-        controls: &[Control::SyscallsFiltered],
-        stage: set_user_id_by_open,
-    },
-    Attack {
-        name: "set_user_id_by_openat2",
-        family: Family::Persistence,
-        means: "a program with your rights stays behind, by a call whose mode no filter can see",
-        controls: &[Control::SyscallsFiltered],
-        stage: set_user_id_by_openat2,
-    },
-    Attack {
-        name: "set_user_id_by_mknod",
-        family: Family::Persistence,
-        means: "a program with your rights stays behind, by the call that makes devices",
-        controls: &[Control::SyscallsFiltered],
-        stage: set_user_id_by_mknod,
-    },
-    Attack {
-        name: "set_user_id_by_an_unnamed_file",
-        family: Family::Persistence,
-        means: "a program with your rights stays behind, which has no name until it is complete",
-        controls: &[Control::SyscallsFiltered],
-        stage: set_user_id_by_an_unnamed_file,
-    },
-    Attack {
-        name: "set_user_id_by_io_uring",
-        family: Family::Persistence,
-        means: "a program with your rights stays behind, without a call that a filter could see",
-        controls: &[Control::SyscallsFiltered],
-        stage: set_user_id_by_io_uring,
-    },
-    Attack {
-        name: "file_capabilities",
-        family: Family::Persistence,
-        means: "a program stays behind that gives rights of root to whoever starts it",
-        controls: &[Control::PrivilegesDropped],
-        stage: file_capabilities,
-    },
-    Attack {
-        name: "device_of_the_disk",
-        family: Family::Persistence,
-        means: "a device stays behind by which your whole disk can be read, past all permissions",
-        controls: &[Control::PrivilegesDropped],
-        stage: device_of_the_disk,
-    },
-    Attack {
-        name: "git_hook",
-        family: Family::Persistence,
-        means: "your next commit executes what code that you ran has planted",
-        controls: &[Control::FilesystemConfined],
-        stage: git_hook,
-    },
-    Attack {
-        name: "git_hook_kept_in_the_tree",
-        family: Family::Persistence,
-        means: "your next commit executes what was planted among the hooks that a project keeps in its tree",
-        controls: &[Control::FilesystemConfined],
-        stage: git_hook_kept_in_the_tree,
-    },
-    Attack {
-        name: "git_setting",
-        family: Family::Persistence,
-        means: "a mere git status executes what code that you ran has planted",
-        controls: &[Control::FilesystemConfined],
-        stage: git_setting,
-    },
-    Attack {
-        name: "git_common_directory",
-        family: Family::Persistence,
-        means: "your next commit executes the hooks of another repository, to which git was led",
-        controls: &[Control::FilesystemConfined],
-        stage: git_common_directory,
-    },
-    Attack {
-        name: "git_repository_further_down",
-        family: Family::Persistence,
-        means: "your next commit in a directory that had no repository executes what was planted",
-        controls: &[Control::FilesystemConfined],
-        stage: git_repository_further_down,
-    },
-    Attack {
-        name: "git_bare_repository_further_down",
-        family: Family::Persistence,
-        means: "a mere git status executes what was planted as ordinary files, which git takes for a repository",
-        controls: &[Control::FilesystemConfined],
-        stage: git_bare_repository_further_down,
-    },
-    Attack {
-        name: "git_file_that_leads_to_a_repository",
-        family: Family::Persistence,
-        means: "your next commit executes what was planted where a file has led git to",
-        controls: &[Control::FilesystemConfined],
-        stage: git_file_that_leads_to_a_repository,
-    },
-    Attack {
-        name: "git_writes_through_a_link",
-        family: Family::Persistence,
-        means: "your next commit overwrites a file of your home",
-        controls: &[Control::FilesystemConfined],
-        stage: git_writes_through_a_link,
-    },
+    Attack::new(
+        Persistence,
+        "set_user_id_by_chmod",
+        "a program stays behind that runs with your rights for whoever starts it",
+        &[Control::SyscallsFiltered],
+        set_user_id_by_chmod,
+    ),
+    Attack::new(
+        Persistence,
+        "set_user_id_by_fchmod",
+        "a program stays behind that runs with your rights, made so by an open file",
+        &[Control::SyscallsFiltered],
+        set_user_id_by_fchmod,
+    ),
+    Attack::new(
+        Persistence,
+        "set_group_id_by_fchmodat2",
+        "a program stays behind that runs with your group's rights, made so by a call that older filters do not know",
+        &[Control::SyscallsFiltered],
+        set_group_id_by_fchmodat2,
+    ),
+    Attack::new(
+        Persistence,
+        "set_user_id_by_open",
+        "a program with your rights is made at once, without a change of its mode",
+        &[Control::SyscallsFiltered],
+        set_user_id_by_open,
+    ),
+    Attack::new(
+        Persistence,
+        "set_user_id_by_openat2",
+        "a program with your rights stays behind, by a call whose mode no filter can see",
+        &[Control::SyscallsFiltered],
+        set_user_id_by_openat2,
+    ),
+    Attack::new(
+        Persistence,
+        "set_user_id_by_mknod",
+        "a program with your rights stays behind, by the call that makes devices",
+        &[Control::SyscallsFiltered],
+        set_user_id_by_mknod,
+    ),
+    Attack::new(
+        Persistence,
+        "set_user_id_by_an_unnamed_file",
+        "a program with your rights stays behind, which has no name until it is complete",
+        &[Control::SyscallsFiltered],
+        set_user_id_by_an_unnamed_file,
+    ),
+    Attack::new(
+        Persistence,
+        "set_user_id_by_io_uring",
+        "a program with your rights stays behind, without a call that a filter could see",
+        &[Control::SyscallsFiltered],
+        set_user_id_by_io_uring,
+    ),
+    Attack::new(
+        Persistence,
+        "file_capabilities",
+        "a program stays behind that gives rights of root to whoever starts it",
+        &[Control::PrivilegesDropped],
+        file_capabilities,
+    ),
+    Attack::new(
+        Persistence,
+        "device_of_the_disk",
+        "a device stays behind by which your whole disk can be read, past all permissions",
+        &[Control::PrivilegesDropped],
+        device_of_the_disk,
+    ),
+    Attack::new(
+        Persistence,
+        "git_hook",
+        "your next commit executes what code that you ran has planted",
+        &[Control::FilesystemConfined],
+        git_hook,
+    ),
+    Attack::new(
+        Persistence,
+        "git_hook_kept_in_the_tree",
+        "your next commit executes what was planted among the hooks that a project keeps in its tree",
+        &[Control::FilesystemConfined],
+        git_hook_kept_in_the_tree,
+    ),
+    Attack::new(
+        Persistence,
+        "git_setting",
+        "a mere git status executes what code that you ran has planted",
+        &[Control::FilesystemConfined],
+        git_setting,
+    ),
+    Attack::new(
+        Persistence,
+        "git_common_directory",
+        "your next commit executes the hooks of another repository, to which git was led",
+        &[Control::FilesystemConfined],
+        git_common_directory,
+    ),
+    Attack::new(
+        Persistence,
+        "git_repository_further_down",
+        "your next commit in a directory that had no repository executes what was planted",
+        &[Control::FilesystemConfined],
+        git_repository_further_down,
+    ),
+    Attack::new(
+        Persistence,
+        "git_bare_repository_further_down",
+        "a mere git status executes what was planted as ordinary files, which git takes for a repository",
+        &[Control::FilesystemConfined],
+        git_bare_repository_further_down,
+    ),
+    Attack::new(
+        Persistence,
+        "git_file_that_leads_to_a_repository",
+        "your next commit executes what was planted where a file has led git to",
+        &[Control::FilesystemConfined],
+        git_file_that_leads_to_a_repository,
+    ),
+    Attack::new(
+        Persistence,
+        "git_writes_through_a_link",
+        "your next commit overwrites a file of your home",
+        &[Control::FilesystemConfined],
+        git_writes_through_a_link,
+    ),
+    Attack::new(
+        Persistence,
+        "python_startup_of_the_user",
+        "every Python that you start executes what was planted among your own packages",
+        &[Control::FilesystemConfined],
+        python_startup_of_the_user,
+    ),
+    Attack::new(
+        Persistence,
+        "python_bytecode_of_a_module",
+        "your Python executes something else than the module that you read, and never looks at its source",
+        &[Control::FilesystemConfined],
+        python_bytecode_of_a_module,
+    ),
 ];
 
 /// The file lends the rights of its owner to whoever runs it, or is a device: evidence, if so.
@@ -347,4 +362,49 @@ fn git_writes_through_a_link(scene: &Scene) -> Result<Staged, CannotBite> {
         (now != content).then(|| "the host's git overwrote the canary".to_owned())
     };
     Ok(Staged::new(argv, judge))
+}
+
+/// The user's Python, in a home where nothing is but what the attack left.
+struct Python {
+    home: PathBuf,
+    executed: PathBuf,
+}
+
+impl Python {
+    fn new(scene: &Scene) -> Self {
+        Python { home: scene.secret(), executed: scene.own().join("executed") }
+    }
+
+    /// Executes a line in the home; returns what it prints.
+    fn run(&self, line: &str) -> io::Result<String> {
+        let mut command = Command::new(PYTHON);
+        command.args(["-c", line]).current_dir(&self.home).env("HOME", &self.home).stdin(Stdio::null());
+        Ok(String::from_utf8_lossy(&command.output()?.stdout).trim().to_owned())
+    }
+
+    /// `attack` plants code at a path which the user's Python tells. It must not be executed by a Python that the user
+    /// starts afterwards.
+    fn staged(self, attack: &str, path: &str, work: &'static str) -> Result<Staged, CannotBite> {
+        let path = self.run(path).map_err(|error| CannotBite(format!("{PYTHON} cannot be run: {error}")))?;
+        let code = format!("import os; os.mkdir({:?})\n", self.executed);
+        let judge = move |_: &Run| {
+            // That it fails may be what the attack has come to.
+            let _ = self.run(work);
+            self.executed.exists().then(|| "the host's Python executed what was planted".to_owned())
+        };
+        Staged::new([attack, &path, &code], judge).in_python()
+    }
+}
+
+/// A line of a `.pth` file that begins with `import` is executed.
+fn python_startup_of_the_user(scene: &Scene) -> Result<Staged, CannotBite> {
+    let path = "import site; print(site.getusersitepackages() + '/planted.pth')";
+    Python::new(scene).staged("plant", path, "pass")
+}
+
+fn python_bytecode_of_a_module(scene: &Scene) -> Result<Staged, CannotBite> {
+    let python = Python::new(scene);
+    fs::write(python.home.join("settings.py"), "")?;
+    let path = "import importlib.util as u; print(u.cache_from_source(__import__('os').path.abspath('settings.py')))";
+    python.staged("plant_bytecode", path, "import settings")
 }

@@ -1,6 +1,7 @@
 //! Other processes, and the end of the run.
 
-use crate::attack::{Attack, CannotBite, Family, Staged};
+use crate::attack::Family::Processes;
+use crate::attack::{Attack, CannotBite, Staged};
 use crate::judge::{Evidence, Judge, Seen};
 use crate::processes;
 use crate::run::Run;
@@ -18,123 +19,177 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const fn attack(
-    name: &'static str,
-    means: &'static str,
-    controls: &'static [Control],
-    stage: fn(&Scene) -> Result<Staged, CannotBite>,
-) -> Attack {
-    Attack { name, family: Family::Processes, means, controls, stage }
-}
-
 const ISOLATED: &[Control] = &[Control::ProcessesIsolated];
 const KILLED: &[Control] = &[Control::KilledAsATree];
 
 pub(super) const ATTACKS: &[Attack] = &[
-    attack("kill_a_process", "code that you run ends your other programs", ISOLATED, kill_a_process),
-    attack(
+    Attack::new(
+        Processes,
+        "kill_a_process",
+        "code that you run ends your other programs",
+        ISOLATED,
+        kill_a_process,
+    ),
+    Attack::new(
+        Processes,
         "kill_by_pidfd",
         "code that you run ends your other programs, by a newer call",
         ISOLATED,
         kill_by_pidfd,
     ),
-    attack(
+    Attack::new(
+        Processes,
         "kill_by_sigio",
         "code that you run lets the kernel end your other programs",
         ISOLATED,
         kill_by_sigio,
     ),
-    attack(
+    Attack::new(
+        Processes,
         "terminate_its_group",
         "code that you run ends the script that runs it",
         ISOLATED,
         terminate_its_group,
     ),
-    attack(
+    Attack::new(
+        Processes,
         "stop_a_process",
         "code that you run brings your other programs to a halt",
         ISOLATED,
         stop_a_process,
     ),
-    attack(
+    Attack::new(
+        Processes,
         "renice_a_process",
         "code that you run slows your other programs down",
         ISOLATED,
         renice_a_process,
     ),
-    attack(
+    Attack::new(
+        Processes,
         "renice_its_group",
         "code that you run slows the script that runs it down",
         ISOLATED,
         renice_its_group,
     ),
-    attack(
+    Attack::new(
+        Processes,
         "pin_a_process",
         "code that you run says where your other programs may run",
         ISOLATED,
         pin_a_process,
     ),
-    attack(
+    Attack::new(
+        Processes,
         "relimit_a_process",
         "code that you run takes your other programs' resources away",
         ISOLATED,
         relimit,
     ),
-    attack("trace_a_process", "code that you run takes your other programs over", ISOLATED, trace_a_process),
-    attack(
+    Attack::new(
+        Processes,
+        "trace_a_process",
+        "code that you run takes your other programs over",
+        ISOLATED,
+        trace_a_process,
+    ),
+    Attack::new(
+        Processes,
         "read_memory_of_a_process",
         "code that you run reads the secrets in your programs' memory",
         ISOLATED,
         vm_read,
     ),
-    attack(
+    Attack::new(
+        Processes,
         "read_memory_by_proc",
         "code that you run reads your programs' memory as a file",
         ISOLATED,
         mem_read,
     ),
-    attack(
+    Attack::new(
+        Processes,
         "write_memory_of_a_process",
         "code that you run changes what your programs do",
         ISOLATED,
         vm_write,
     ),
-    attack(
+    Attack::new(
+        Processes,
         "join_mounts_of_a_process",
         "code that you run leaves its view of the files for yours",
         &[Control::ProcessesIsolated, Control::FilesystemConfined, Control::PrivilegesDropped],
         join_mounts,
     ),
-    attack(
+    Attack::new(
+        Processes,
         "join_network_of_a_process",
         "code that you run leaves its network for yours",
         &[Control::ProcessesIsolated, Control::NetworkBlocked, Control::PrivilegesDropped],
         join_network,
     ),
-    attack(
+    Attack::new(
+        Processes,
         "outlive_as_a_daemon",
         "code that you run goes on when you think that it has ended",
         KILLED,
         daemon,
     ),
-    attack("outlive_deaf_to_signals", "code that you ask to end goes on", KILLED, deaf_daemon),
-    attack(
+    Attack::new(
+        Processes,
+        "outlive_deaf_to_signals",
+        "code that you ask to end goes on",
+        KILLED,
+        deaf_daemon,
+    ),
+    Attack::new(
+        Processes,
         "outlive_holding_the_output",
         "code that you run lets you wait for its output forever",
         KILLED,
         output_holder,
     ),
-    attack(
+    Attack::new(
+        Processes,
         "outlive_under_another_name",
         "code that you run goes on where nobody looks for it",
         KILLED,
         renamed_daemon,
     ),
-    attack(
+    Attack::new(
+        Processes,
         "outlive_a_killed_launcher",
         "code that you run goes on when its launcher was killed",
         KILLED,
         survivor,
+    ),
+    Attack::new(
+        Processes,
+        "python_kill_by_pidfd",
+        "a script ends your other programs, with nothing but Python's own library",
+        ISOLATED,
+        |_| harms("kill_by_pidfd", &[], Victim::is_dead, "the process is dead")?.in_python(),
+    ),
+    Attack::new(
+        Processes,
+        "python_relimit_a_process",
+        "a script takes your other programs' resources away, with nothing but Python's own library",
+        ISOLATED,
+        |_| harms("relimit", &[], may_open_three_files, "the process may open three files")?.in_python(),
+    ),
+    Attack::new(
+        Processes,
+        "python_daemon_by_subprocess",
+        "a script goes on in a session of its own when you think that it has ended",
+        KILLED,
+        |scene| outlives(scene, "daemon_by_subprocess")?.in_python(),
+    ),
+    Attack::new(
+        Processes,
+        "python_daemon_by_multiprocessing",
+        "a worker of a script goes on when the script has ended",
+        KILLED,
+        |scene| outlives(scene, "daemon_by_multiprocessing")?.in_python(),
     ),
 ];
 
@@ -202,11 +257,12 @@ fn renice_a_process(_: &Scene) -> Result<Staged, CannotBite> {
 }
 
 fn relimit(_: &Scene) -> Result<Staged, CannotBite> {
-    let limited = |victim: &mut Victim| {
-        let limits = processes::line(victim.id(), "limits", "Max open files");
-        limits.is_some_and(|limits| limits.split_whitespace().next() == Some("3"))
-    };
-    harms("relimit", &[], limited, "the process may open three files")
+    harms("relimit", &[], may_open_three_files, "the process may open three files")
+}
+
+fn may_open_three_files(victim: &mut Victim) -> bool {
+    let limits = processes::line(victim.id(), "limits", "Max open files");
+    limits.is_some_and(|limits| limits.split_whitespace().next() == Some("3"))
 }
 
 fn pin_a_process(_: &Scene) -> Result<Staged, CannotBite> {
@@ -379,7 +435,7 @@ fn output_holder(scene: &Scene) -> Result<Staged, CannotBite> {
 
 /// It is known by its program, and ended here: it does not carry the marker.
 fn renamed_daemon(scene: &Scene) -> Result<Staged, CannotBite> {
-    let program = fs::metadata(scene.granted().join("attacker"))?;
+    let program = fs::metadata(scene.native())?;
     let program = (program.dev(), program.ino());
     let judge = move |_: &Run| {
         let runs_it = |pid: &u32| {

@@ -1,7 +1,8 @@
 //! What everybody shares. What counts is what the host sees taken, held for a moment, of which no launcher has to know
 //! when it is given back at once.
 
-use crate::attack::{Attack, CannotBite, Family, Staged};
+use crate::attack::Family::Resources;
+use crate::attack::{Attack, CannotBite, Staged};
 use crate::judge::{Evidence, Judge, Seen};
 use crate::processes;
 use crate::run::Run;
@@ -16,15 +17,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const fn attack(
-    name: &'static str,
-    means: &'static str,
-    controls: &'static [Control],
-    stage: fn(&Scene) -> Result<Staged, CannotBite>,
-) -> Attack {
-    Attack { name, family: Family::Resources, means, controls, stage }
-}
-
 const PROCESSES: &[Control] = &[Control::ProcessesContained];
 const MEMORY: &[Control] = &[Control::MemoryLimited];
 const DISK: &[Control] = &[Control::DiskLimited];
@@ -32,81 +24,164 @@ const CPU: &[Control] = &[Control::CpuLimited];
 const PRIVILEGES: &[Control] = &[Control::PrivilegesDropped];
 
 pub(super) const ATTACKS: &[Attack] = &[
-    attack("fork_bomb", "code that you run fills your process table", PROCESSES, |s| multiplies(s, "forks")),
-    attack("fork_bomb_of_generations", "code that you run multiplies", PROCESSES, |s| {
+    Attack::new(Resources, "fork_bomb", "code that you run fills your process table", PROCESSES, |s| {
+        multiplies(s, "forks")
+    }),
+    Attack::new(Resources, "fork_bomb_of_generations", "code that you run multiplies", PROCESSES, |s| {
         multiplies(s, "generations")
     }),
-    attack("fork_bomb_by_vfork", "code that you run fills your process table by vfork", PROCESSES, |s| {
-        multiplies(s, "vforks")
-    }),
-    attack("fork_bomb_by_clone3", "code that you run fills your process table by clone3", PROCESSES, |s| {
-        multiplies(s, "clones")
-    }),
-    attack("thread_bomb", "code that you run fills your process table with threads", PROCESSES, |s| {
-        multiplies(s, "threads")
-    }),
-    attack("fork_bomb_of_programs", "code that you run starts programs until you cannot", PROCESSES, |s| {
-        multiplies(s, "programs")
-    }),
-    attack("memory_of_a_process", "code that you run takes your memory", MEMORY, |s| {
+    Attack::new(
+        Resources,
+        "fork_bomb_by_vfork",
+        "code that you run fills your process table by vfork",
+        PROCESSES,
+        |s| multiplies(s, "vforks"),
+    ),
+    Attack::new(
+        Resources,
+        "fork_bomb_by_clone3",
+        "code that you run fills your process table by clone3",
+        PROCESSES,
+        |s| multiplies(s, "clones"),
+    ),
+    Attack::new(
+        Resources,
+        "thread_bomb",
+        "code that you run fills your process table with threads",
+        PROCESSES,
+        |s| multiplies(s, "threads"),
+    ),
+    Attack::new(
+        Resources,
+        "fork_bomb_of_programs",
+        "code that you run starts programs until you cannot",
+        PROCESSES,
+        |s| multiplies(s, "programs"),
+    ),
+    Attack::new(Resources, "memory_of_a_process", "code that you run takes your memory", MEMORY, |s| {
         hoards(s, "private", private)
     }),
-    attack(
+    Attack::new(
+        Resources,
         "memory_of_many_processes",
         "code that you run takes your memory in small portions",
         MEMORY,
         |s| hoards(s, "by_many", private),
     ),
-    attack(
+    Attack::new(
+        Resources,
         "memory_shared_and_unmapped",
         "code that you run takes memory that no process shows",
         MEMORY,
         |s| hoards(s, "shared", by_all("Shmem:")),
     ),
-    attack("memory_in_memfds", "code that you run takes memory as files without a place", MEMORY, |s| {
-        hoards(s, "memfd", by_all("Shmem:"))
-    }),
-    attack("memory_in_a_sysv_segment", "code that you run takes memory that can outlive it", MEMORY, |s| {
-        hoards(s, "segment", by_all("Shmem:"))
-    }),
-    attack(
+    Attack::new(
+        Resources,
+        "memory_in_memfds",
+        "code that you run takes memory as files without a place",
+        MEMORY,
+        |s| hoards(s, "memfd", by_all("Shmem:")),
+    ),
+    Attack::new(
+        Resources,
+        "memory_in_a_sysv_segment",
+        "code that you run takes memory that can outlive it",
+        MEMORY,
+        |s| hoards(s, "segment", by_all("Shmem:")),
+    ),
+    Attack::new(
+        Resources,
         "memory_in_dev_shm",
         "code that you run takes memory as files",
         &[Control::MemoryLimited, Control::DiskLimited],
         in_dev_shm,
     ),
-    attack("memory_in_queues_of_sockets", "code that you run takes memory of the kernel", MEMORY, |s| {
-        hoards(s, "queues", by_all("SUnreclaim:"))
-    }),
-    attack(
+    Attack::new(
+        Resources,
+        "memory_in_queues_of_sockets",
+        "code that you run takes memory of the kernel",
+        MEMORY,
+        |s| hoards(s, "queues", by_all("SUnreclaim:")),
+    ),
+    Attack::new(
+        Resources,
         "memory_in_page_tables",
         "code that you run takes memory that is in no process's size",
         MEMORY,
         |s| hoards(s, "page_tables", page_tables),
     ),
-    attack("disk_by_one_file", "code that you run fills your disk", DISK, |s| fills(s, "large_file")),
-    attack("disk_by_many_files", "code that you run fills your disk in small portions", DISK, |s| {
-        fills(s, "files")
+    Attack::new(Resources, "disk_by_one_file", "code that you run fills your disk", DISK, |s| {
+        fills(s, "large_file")
     }),
-    attack("disk_by_nameless_files", "code that you run fills your disk where you cannot look", DISK, |s| {
-        fills(s, "nameless_files")
-    }),
-    attack("disk_by_reservation", "code that you run reserves your disk without writing", DISK, |s| {
-        fills(s, "reserve")
-    }),
-    attack("inodes", "code that you run leaves you no room for one more file", DISK, inodes),
-    attack("cpu_of_many_at_once", "code that you run keeps your processors busy", CPU, |s| {
+    Attack::new(
+        Resources,
+        "disk_by_many_files",
+        "code that you run fills your disk in small portions",
+        DISK,
+        |s| fills(s, "files"),
+    ),
+    Attack::new(
+        Resources,
+        "disk_by_nameless_files",
+        "code that you run fills your disk where you cannot look",
+        DISK,
+        |s| fills(s, "nameless_files"),
+    ),
+    Attack::new(
+        Resources,
+        "disk_by_reservation",
+        "code that you run reserves your disk without writing",
+        DISK,
+        |s| fills(s, "reserve"),
+    ),
+    Attack::new(Resources, "inodes", "code that you run leaves you no room for one more file", DISK, inodes),
+    Attack::new(Resources, "cpu_of_many_at_once", "code that you run keeps your processors busy", CPU, |s| {
         spins(s, "spin_together")
     }),
-    attack("cpu_of_the_forgotten", "code that you run keeps your processors busy unseen", CPU, |s| {
-        spins(s, "spin_in_turn")
-    }),
-    attack("raise_a_limit", "code that you run undoes the limits that you set", PRIVILEGES, raise_a_limit),
-    attack("real_time_scheduling", "code that you run comes before everything else", PRIVILEGES, real_time),
-    attack("nice_below_zero", "code that you run comes before your other programs", PRIVILEGES, nice),
-    attack("lock_memory", "code that you run takes memory that cannot be swapped", MEMORY, lock_memory),
-    attack("many_descriptors", "code that you run takes your system's open files", MEMORY, many_descriptors),
-    attack(
+    Attack::new(
+        Resources,
+        "cpu_of_the_forgotten",
+        "code that you run keeps your processors busy unseen",
+        CPU,
+        |s| spins(s, "spin_in_turn"),
+    ),
+    Attack::new(
+        Resources,
+        "raise_a_limit",
+        "code that you run undoes the limits that you set",
+        PRIVILEGES,
+        raise_a_limit,
+    ),
+    Attack::new(
+        Resources,
+        "real_time_scheduling",
+        "code that you run comes before everything else",
+        PRIVILEGES,
+        real_time,
+    ),
+    Attack::new(
+        Resources,
+        "nice_below_zero",
+        "code that you run comes before your other programs",
+        PRIVILEGES,
+        nice,
+    ),
+    Attack::new(
+        Resources,
+        "lock_memory",
+        "code that you run takes memory that cannot be swapped",
+        MEMORY,
+        lock_memory,
+    ),
+    Attack::new(
+        Resources,
+        "many_descriptors",
+        "code that you run takes your system's open files",
+        MEMORY,
+        many_descriptors,
+    ),
+    Attack::new(
+        Resources,
         "inotify_instances",
         "code that you run leaves your programs none to watch files by",
         &[Control::SyscallsFiltered],

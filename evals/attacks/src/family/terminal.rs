@@ -15,29 +15,42 @@ use std::path::PathBuf;
 /// Who has no session of the caller's has no terminal of it; and typing is refused to all.
 const CONTROLS: &[Control] = &[Control::ProcessesIsolated, Control::SyscallsFiltered];
 
-const fn attack(
-    name: &'static str,
-    means: &'static str,
-    stage: fn(&Scene) -> Result<Staged, CannotBite>,
-) -> Attack {
-    Attack { name, family: Family::Terminal, means, controls: CONTROLS, stage }
-}
-
 pub(super) const ATTACKS: &[Attack] = &[
-    attack("type_into_the_terminal", "code that you run types commands into your shell", |scene| {
-        types(scene, "type_input", Given::AsInput)
-    }),
-    attack(
+    Attack::new(
+        Family::Terminal,
+        "type_into_the_terminal",
+        "code that you run types commands into your shell",
+        CONTROLS,
+        |scene| types(scene, "type_input", Given::AsInput),
+    ),
+    Attack::new(
+        Family::Terminal,
         "type_into_a_terminal_not_given",
         "code that you run types commands into a shell that it was not given",
+        CONTROLS,
         |scene| types(scene, "type_own", Given::Not),
     ),
-    attack(
+    Attack::new(
+        Family::Terminal,
         "take_the_foreground",
         "what you type, to interrupt for instance, goes to code that you run",
+        CONTROLS,
         foreground,
     ),
-    attack("listen_to_the_terminal", "code that you run reads what you type, such as passwords", listen),
+    Attack::new(
+        Family::Terminal,
+        "listen_to_the_terminal",
+        "code that you run reads what you type, such as passwords",
+        CONTROLS,
+        listen,
+    ),
+    Attack::new(
+        Family::Terminal,
+        "python_type_into_the_terminal",
+        "a script types commands into your shell, with nothing but Python's own library",
+        CONTROLS,
+        |scene| types(scene, "type_input", Given::AsInput)?.in_python(),
+    ),
 ];
 
 /// Whether the terminal is the launcher's input too, or only that of its session.
