@@ -1,9 +1,9 @@
 //! What the launcher did not mean to tell.
 
 use crate::nr;
-use crate::sys::{call, path};
+use crate::sys::{at, at_mut, call, call_with, path};
 use crate::{Named, Outcome};
-use std::ffi::OsString;
+use std::ffi::{OsString, c_long};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -26,6 +26,9 @@ pub const ATTACKS: &[Named] = &[
     ("read_key", read_key),
     ("find_key", find_key),
     ("remove_key", remove_key),
+    ("keep_message", keep_message),
+    ("receive_message", receive_message),
+    ("remove_message", remove_message),
 ];
 
 /// Where a launcher may have left descriptors.
@@ -184,7 +187,7 @@ fn keep_key(arguments: &[OsString]) -> Outcome {
 
 /// Prints the content of the key with the number of the argument. Numbers can be guessed, and listed in /proc/keys.
 fn read_key(arguments: &[OsString]) -> Outcome {
-    print_key(key(arguments))
+    print_key(number(arguments))
 }
 
 /// The same, of the key with the name of the argument.
@@ -202,10 +205,44 @@ fn print_key(key: usize) -> Outcome {
 
 /// The host's, after an attack.
 fn remove_key(arguments: &[OsString]) -> Outcome {
-    call(nr::KEYCTL, [operation::INVALIDATE, key(arguments), 0, 0, 0, 0]).map(drop)
+    call(nr::KEYCTL, [operation::INVALIDATE, number(arguments), 0, 0, 0, 0]).map(drop)
 }
 
-fn key(arguments: &[OsString]) -> usize {
+/// `struct msgbuf`, see msgop(2).
+#[repr(C)]
+struct Message {
+    kind: c_long,
+    text: [u8; 256],
+}
+
+/// Prints the number of a new System V queue with the argument in it.
+fn keep_message(arguments: &[OsString]) -> Outcome {
+    const PRIVATE: usize = 0;
+    const OWNER: usize = 0o600;
+    let text = arguments[0].as_encoded_bytes();
+    let mut message = Message { kind: 1, text: [0; 256] };
+    message.text[..text.len()].copy_from_slice(text);
+    let queue = call_with(nr::MSGGET, &[PRIVATE, OWNER])?;
+    call_with(nr::MSGSND, &[queue, at(&message), text.len()])?;
+    println!("{queue}");
+    Ok(())
+}
+
+/// Prints what is in the queue with the number of the argument. Numbers can be guessed, and listed in /proc/sysvipc.
+fn receive_message(arguments: &[OsString]) -> Outcome {
+    const NO_WAIT: usize = 0o4000;
+    let mut message = Message { kind: 0, text: [0; 256] };
+    let length = call_with(nr::MSGRCV, &[number(arguments), at_mut(&mut message), 256, 0, NO_WAIT])?;
+    print(&message.text[..length])
+}
+
+/// The host's, after an attack.
+fn remove_message(arguments: &[OsString]) -> Outcome {
+    const REMOVE: usize = 0;
+    call_with(nr::MSGCTL, &[number(arguments), REMOVE]).map(drop)
+}
+
+fn number(arguments: &[OsString]) -> usize {
     arguments[0].to_string_lossy().parse().expect("a number")
 }
 

@@ -56,6 +56,10 @@ mod by_architecture {
     pub const MMAP: c_long = 9;
     pub const MODIFY_LDT: c_long = 154;
     pub const MOUNT: c_long = 165;
+    pub const MSGCTL: c_long = 71;
+    pub const MSGGET: c_long = 68;
+    pub const MSGRCV: c_long = 70;
+    pub const MSGSND: c_long = 69;
     pub const MUNMAP: c_long = 11;
     pub const NAME_TO_HANDLE_AT: c_long = 303;
     pub const OPENAT: c_long = 257;
@@ -139,6 +143,10 @@ mod by_architecture {
     pub const MLOCK: c_long = 228;
     pub const MMAP: c_long = 222;
     pub const MOUNT: c_long = 40;
+    pub const MSGCTL: c_long = 187;
+    pub const MSGGET: c_long = 186;
+    pub const MSGRCV: c_long = 188;
+    pub const MSGSND: c_long = 189;
     pub const MUNMAP: c_long = 215;
     pub const NAME_TO_HANDLE_AT: c_long = 264;
     pub const OPENAT: c_long = 56;

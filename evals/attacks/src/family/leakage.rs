@@ -152,6 +152,13 @@ pub(super) const ATTACKS: &[Attack] = &[
     ),
     Attack::new(
         Leakage,
+        "read_a_message_queue",
+        "code that you run takes the messages that your programs send each other through the kernel",
+        &[Control::ProcessesIsolated, Control::SyscallsFiltered],
+        read_a_message_queue,
+    ),
+    Attack::new(
+        Leakage,
         "python_environments_of_its_ancestors",
         "a script finds your keys in the environment of what launched it, or of what launched that",
         &[Control::EnvironmentScrubbed, Control::ProcessesIsolated],
@@ -336,6 +343,33 @@ impl Drop for Key {
     fn drop(&mut self) {
         // If it fails, the key expires.
         let _ = self.tool.look(&["remove_key".as_ref(), self.number.as_ref()]);
+    }
+}
+
+fn read_a_message_queue(scene: &Scene) -> Stage {
+    let (queue, secret) = (Queue::new(scene)?, secret(scene));
+    Ok(leaks_while(["receive_message".to_owned(), queue.number.clone()], &secret, queue))
+}
+
+/// A System V queue with a message; gone when it is dropped.
+struct Queue {
+    number: String,
+    tool: Tool,
+}
+
+impl Queue {
+    fn new(scene: &Scene) -> Result<Self, CannotBite> {
+        let tool = scene.tool()?;
+        let number = tool.look(&["keep_message".as_ref(), secret(scene).as_ref()]);
+        let number = number.map_err(|why| CannotBite(format!("no queue can be made on this host: {why}")))?;
+        Ok(Queue { number, tool })
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // The attack may have done so.
+        let _ = self.tool.look(&["remove_message".as_ref(), self.number.as_ref()]);
     }
 }
 

@@ -158,7 +158,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         Network,
         "take_a_vsock_port",
         "code that you run talks to the hypervisor below your machine: network namespaces do not stop it",
-        BLOCKED,
+        &[Control::NetworkBlocked, Control::SyscallsFiltered],
         take_a_vsock_port,
     ),
     // Other than all the rest, it asks for nothing that a network namespace could keep.
