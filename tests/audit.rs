@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         trial("ordinary_code_works_in_the_jail_of_an_ordinary_user", || ordinary_code_works(Who::Ordinary)),
         trial("an_interrupt_leaves_nothing", an_interrupt_leaves_nothing),
         trial("mistakes_exit_with_2_and_one_line", mistakes_exit_with_2_and_one_line),
+        trial("an_empty_launcher_is_refused", an_empty_launcher_is_refused),
         trial("the_list_names_every_attack", the_list_names_every_attack),
     ])
 }
@@ -272,6 +273,18 @@ fn mistakes_exit_with_2_and_one_line() -> Result<(), Stop> {
         let said = String::from_utf8(output.stderr)?;
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
         assert!(said.contains(hint), "{said}");
+    }
+    Ok(())
+}
+
+/// Without one the attacks would be performed on the host, by a slip in a script for instance.
+fn an_empty_launcher_is_refused() -> Result<(), Stop> {
+    let bench = Bench::new(Who::Own)?;
+    for option in ["--launcher", "--compare"] {
+        let output = bench.audit(&[option, " ", "--attacks", "read_a_key"])?;
+        let said = String::from_utf8(output.stderr)?;
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("must name a launcher"), "{said}");
     }
     Ok(())
 }

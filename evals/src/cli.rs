@@ -89,11 +89,11 @@ Example:
 #[command(after_help = AUDIT)]
 pub struct AuditArgs {
     /// `jail`, or a shell command line that confines the command appended to it; `{dir}` is the attack's directory
-    #[arg(long, default_value = AuditArgs::JAIL, value_name = "jail|COMMAND")]
+    #[arg(long, default_value = AuditArgs::JAIL, value_name = "jail|COMMAND", value_parser = launcher)]
     pub launcher: String,
 
     /// Another launcher, side by side
-    #[arg(long, value_name = "jail|COMMAND")]
+    #[arg(long, value_name = "jail|COMMAND", value_parser = launcher)]
     pub compare: Option<String>,
 
     /// Only attacks of these families
@@ -150,6 +150,14 @@ impl Args {
             wall_seconds: self.wall_seconds.map(u64::from),
         }
     }
+}
+
+/// An empty one would be no launcher: the attacks would be performed without any.
+fn launcher(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("must name a launcher; `env` is one that confines nothing".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 fn positive(text: &str) -> Result<u32, String> {

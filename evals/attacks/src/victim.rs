@@ -12,7 +12,9 @@ pub(crate) struct Victim {
 
 impl Victim {
     pub(crate) fn new(command: &mut Command) -> io::Result<Self> {
-        let (child, noted) = spawn(command.stdin(Stdio::null()).stdout(Stdio::null()), None)?;
+        // It may complain of what is done to it.
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let (child, noted) = spawn(command, None)?;
         Ok(Victim { child, _noted: noted })
     }
 

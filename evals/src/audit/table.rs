@@ -7,6 +7,8 @@ use std::io::{self, Write};
 
 /// Columns of what somebody else said.
 const SAID: usize = 70;
+/// The same of an error, which somebody has to act on.
+const SAID_OF_AN_ERROR: usize = 200;
 
 /// The corpus itself.
 pub(super) fn list(selected: &[&Attack], out: &mut impl Write) -> io::Result<()> {
@@ -65,7 +67,8 @@ pub(super) fn detail(verdict: &Verdict) -> String {
     | Verdict::Escaped(text)
     | Verdict::CannotBite(text)
     | Verdict::Error(text)) = verdict;
-    one_line(text, SAID)
+    let columns = if matches!(verdict, Verdict::Error(_)) { SAID_OF_AN_ERROR } else { SAID };
+    one_line(text, columns)
 }
 
 /// What ordinary code needs, with a column for each launcher.
