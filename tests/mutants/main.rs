@@ -21,8 +21,10 @@ use support::{Stop, trial};
 use table::{HELD_BY_LUCK, INSEPARABLE, LAYERS, SETS};
 
 const HELPER: &str = env!("CARGO_BIN_EXE_agentkit-jail");
-/// Only root can do without these: an ordinary user's jail needs the one, and has no use for the other.
+/// What an ordinary user's jail cannot do without, or never has: it stays who it is.
 const OF_ROOT: [&str; 2] = ["UserNamespace", "Identity"];
+/// What is off for nothing where neither jail nor victim is root's.
+const ROOTS_OWN: [&str; 2] = ["Identity", "Privileges"];
 /// Some attacks are on what the whole host has: nothing goes on beside them.
 static HOST: RwLock<()> = RwLock::new(());
 
@@ -56,12 +58,14 @@ fn it_takes_its_set(attack: &'static Attack) -> Result<(), Stop> {
         cannot_bite(attack)?;
         return Err(Stop::Fail(format!("it is not in the table; its set may be {:?}", search(attack)?)));
     };
-    if set.contains(&"UserNamespace") && !is_root()? {
+    let is_root = is_root()?;
+    if set.contains(&"UserNamespace") && !is_root {
         return Err(Stop::Skip(
             "the user namespace alone stops it, which only root can do without".to_owned(),
         ));
     }
-    let set = if is_root()? { set.to_vec() } else { without(set, "Identity") };
+    let mut set = set.to_vec();
+    set.retain(|layer| is_root || !ROOTS_OWN.contains(layer));
     let verdict = attempt_without(attack, &set)?;
     if !matches!(verdict, Verdict::Escaped(_)) {
         cannot_bite(attack)?;

@@ -79,7 +79,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         Resources,
         "memory_in_memfds",
         "code that you run takes memory as files without a place",
-        MEMORY,
+        &[Control::MemoryLimited, Control::SyscallsFiltered],
         |s| hoards(s, "memfd", by_all("Shmem:")),
     ),
     Attack::new(
