@@ -170,7 +170,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         Resources,
         "lock_memory",
         "code that you run takes memory that cannot be swapped",
-        MEMORY,
+        &[Control::MemoryLimited, Control::PrivilegesDropped],
         lock_memory,
     ),
     Attack::new(
