@@ -19,3 +19,11 @@ pub const SECCOMP: &[(&str, &str)] = &[
     ("sockets.json", include_str!("seccomp/sockets.json")),
     ("terminal.json", include_str!("seccomp/terminal.json")),
 ];
+
+/// Policies to start from, as (name, TOML text): the fields of a policy but for its command.
+pub const POLICIES: &[(&str, &str)] = &[
+    ("snippet", include_str!("snippet.toml")),
+    ("workspace", include_str!("workspace.toml")),
+    ("build", include_str!("build.toml")),
+    ("strict", include_str!("strict.toml")),
+];

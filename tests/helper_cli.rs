@@ -4,6 +4,8 @@
 mod codes;
 #[path = "helper_cli/ends.rs"]
 mod ends;
+#[path = "helper_cli/flags.rs"]
+mod flags;
 #[path = "helper_cli/git.rs"]
 mod git;
 #[path = "helper_cli/interpreters.rs"]
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
     let modules = [
         codes::TESTS,
         ends::TESTS,
+        flags::TESTS,
         git::TESTS,
         interpreters::TESTS,
         limits::TESTS,

@@ -1,9 +1,11 @@
-//! Compiles the groups of `profiles/seccomp` into a BPF program, so that the jail carries neither parser nor compiler.
+//! Compiles the groups of `profiles/seccomp` into a BPF program and `profiles/*.toml` into policies, so that the jail carries
+//! neither parser nor compiler.
 //!
 //! seccompiler knows the numbers of the calls, and compiles the same rules a second time, as the reference that a unit
 //! test compares the program with. The jail does not load that one: it would be one filter for each errno, each a
 //! list, and loading them took a fifth of a launch.
 
+mod policies;
 mod tree;
 
 use seccompiler::{BpfProgram, TargetArch};
@@ -19,6 +21,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build");
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target architecture");
     let os = std::env::var("CARGO_CFG_TARGET_OS").expect("cargo sets the target system");
+    write("policies.rs", &policies::source());
     if os != "linux" {
         return;
     }

@@ -15,6 +15,8 @@ pub(crate) enum Source {
     Client,
     /// A script's standard input.
     Stdin,
+    /// The command line of a script.
+    Flags(Box<Policy>),
     /// Another descriptor of a script, which may ask for a terminal on its command line too.
     File { file: File, tty: bool },
 }
@@ -43,6 +45,7 @@ pub(crate) fn read(source: Source) -> Result<Input> {
                 .hint("see agentkit-jail --help");
         }
         Source::Stdin => Input { policy: parse(std::io::stdin().lock())?, stdin: Stdin::Nothing },
+        Source::Flags(policy) => Input { policy: *policy, stdin: Stdin::Callers },
         Source::File { file, tty } => {
             let mut policy = parse(file)?;
             policy.tty |= tty;
@@ -55,7 +58,7 @@ pub(crate) fn read(source: Source) -> Result<Input> {
         }
     };
     if input.policy.tty && !matches!(input.stdin, Stdin::Callers) {
-        return Err(policy("tty: only with --policy-fd, which leaves standard input to be the terminal"));
+        return Err(policy("tty: the policy cannot come on standard input, which has to be the terminal"));
     }
     Ok(input)
 }

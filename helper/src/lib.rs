@@ -31,7 +31,7 @@ mod unsupported;
 #[cfg(not(target_os = "linux"))]
 use unsupported as platform;
 
-use agentkit_protocol::Event;
+use agentkit_protocol::{Event, Policy};
 use cli::{Command, Format};
 use report::Reporter;
 use std::ffi::OsString;
@@ -55,9 +55,10 @@ pub fn door() {
 pub fn main() -> i32 {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     match cli::parse(&arguments) {
-        Ok(Command::Help) => cli::print(cli::HELP),
+        Ok(Command::Help) => cli::print(&cli::help()),
         Ok(Command::Version) => cli::print(concat!("agentkit-jail ", env!("CARGO_PKG_VERSION"), "\n")),
         Ok(Command::Probe(format)) => probe(format),
+        Ok(Command::Print(policy)) => print(&policy),
         Ok(Command::Run(caller)) => run(caller),
         Err(message) => {
             eprintln!("{NAME}: {message} (see `{NAME} --help`)");
@@ -68,7 +69,7 @@ pub fn main() -> i32 {
 
 /// The launch as a list of steps.
 fn run(caller: cli::Caller) -> i32 {
-    let (mut reporter, source) = match platform::sanitize(&caller) {
+    let (mut reporter, source) = match platform::sanitize(caller) {
         Ok(answer) => answer,
         Err(failure) => return Reporter::stderr().send(&Event::Failed(failure)),
     };
@@ -78,6 +79,17 @@ fn run(caller: cli::Caller) -> i32 {
     match outcome {
         Ok(ended) => reporter.send(&Event::Ended(ended)),
         Err(failure) => reporter.send(&Event::Failed(failure)),
+    }
+}
+
+/// Shows a policy in the form in which it can be given, unless it would be refused.
+fn print(policy: &Policy) -> i32 {
+    let text = validate::plan(policy.clone()).and_then(|_| {
+        serde_json::to_string_pretty(policy).map_err(|error| error::policy(format_args!("{error}")))
+    });
+    match text {
+        Ok(text) => cli::print(&(text + "\n")),
+        Err(failure) => Reporter::stderr().send(&Event::Failed(failure)),
     }
 }
 

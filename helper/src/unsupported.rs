@@ -1,6 +1,6 @@
 //! Systems without a mechanism: every question gets an honest no, and nothing runs.
 
-use crate::cli::Caller;
+use crate::cli::{Caller, PolicyFrom};
 use crate::error::{Result, failure};
 use crate::input::{Source, Stdin};
 use crate::report::Reporter;
@@ -18,10 +18,13 @@ fn standard_input() -> Result<OwnedFd> {
     io::stdin().as_fd().try_clone_to_owned().map_err(|error| failure(FailureKind::Host, "input", error))
 }
 
-pub(crate) fn sanitize(caller: &Caller) -> Result<(Reporter, Source)> {
+pub(crate) fn sanitize(caller: Caller) -> Result<(Reporter, Source)> {
     match caller {
         Caller::Client => Ok((client_reporter()?, Source::Client)),
-        Caller::Script { policy_fd: None, .. } => Ok((Reporter::stderr(), Source::Stdin)),
+        Caller::Script { policy: PolicyFrom::Stdin, .. } => Ok((Reporter::stderr(), Source::Stdin)),
+        Caller::Script { policy: PolicyFrom::Flags(policy), .. } => {
+            Ok((Reporter::stderr(), Source::Flags(policy)))
+        }
         Caller::Script { .. } => Err(no_mechanism()),
     }
 }

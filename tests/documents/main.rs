@@ -1,7 +1,7 @@
 //! `docs/report.md` says what the code says: its fields are those of the protocol, with their comments, and its examples
-//! are what comes out of the jail. The tests that `docs/cases.md` names exist.
+//! are what comes out of the jail. The tests that `docs/cases.md` names exist. The manual page has the flags of `--help`.
 //!
-//! `AGENTKIT_DOCS=write` writes fields and examples anew.
+//! `AGENTKIT_DOCS=write` writes all but the cases anew.
 
 #[path = "../jail/mod.rs"]
 mod jail;
@@ -10,6 +10,7 @@ mod support;
 
 mod cases;
 mod examples;
+mod flags;
 mod source;
 
 use jail::stage::Stage;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         _ => support::run(vec![
             trial("the_fields_of_the_report", the_fields_of_the_report),
             trial("the_examples_of_the_report", the_examples_of_the_report),
+            trial("manual_and_completions_have_the_flags", flags::manual_and_completions_have_the_flags),
             trial("the_tests_of_the_cases_exist", cases::the_tests_of_the_cases_exist),
         ]),
     })
@@ -64,7 +66,8 @@ fn write() -> ExitCode {
             text = example.replace(&text)?;
         }
         let before = text.split_once(FIELDS).map_or(&text[..], |(before, _)| before);
-        Ok(fs::write(FILE, format!("{before}{FIELDS}{}", fields()))?)
+        fs::write(FILE, format!("{before}{FIELDS}{}", fields()))?;
+        flags::write()
     });
     match written {
         Ok(()) => ExitCode::SUCCESS,

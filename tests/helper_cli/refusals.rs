@@ -159,7 +159,7 @@ fn wrong_arguments_run_nothing() -> Result<(), Stop> {
     let policy = json(&desk.tracer())?;
     let wrong: [&[&str]; 8] = [
         &["--unknown"],
-        &["sh"],
+        &["--"],
         &["--json"],
         &["--report-fd"],
         &["--report-fd", "1"],

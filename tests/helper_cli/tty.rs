@@ -358,7 +358,7 @@ fn a_terminal_where_there_is_none() -> Result<(), Stop> {
         .args(["-c", "\"$0\" --tty --policy-fd 4 4<\"$1\" </dev/null"])
         .arg(helper())
         .arg(desk.path("policy"));
-    for (output, says) in [(shell.output()?, "no terminal"), (desk.call(&[], &asked)?, "--policy-fd")] {
+    for (output, says) in [(shell.output()?, "no terminal"), (desk.call(&[], &asked)?, "standard input")] {
         assert_eq!(output.status.code(), Some(125), "{output:?}");
         assert!(text(&output.stderr).contains(says) && !desk.ran(), "{output:?}");
     }

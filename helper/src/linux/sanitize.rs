@@ -2,7 +2,7 @@
 
 use super::layers::Layer;
 use super::{proc_files, sys};
-use crate::cli::Caller;
+use crate::cli::{Caller, PolicyFrom};
 use crate::error::{Context, Hint, Result, failure, policy};
 use crate::input::Source;
 use crate::report::Reporter;
@@ -23,22 +23,28 @@ const FIRST: i32 = 3;
 
 /// Refuses borrowed privileges, closes inherited descriptors, undoes inherited signal settings. Returns where to report to
 /// and where the policy comes from.
-pub(crate) fn sanitize(caller: &Caller) -> Result<(Reporter, Source)> {
+pub(crate) fn sanitize(caller: Caller) -> Result<(Reporter, Source)> {
     refuse_borrowed_privilege()?;
     fill_streams()?;
-    let answer = match *caller {
+    let answer = match caller {
         Caller::Client => {
             close_all_but_streams_and(&[]).context(STEP, "close inherited descriptors")?;
             (client_reporter()?, Source::Client)
         }
-        Caller::Script { report_fd, policy_fd, tty } => {
+        Caller::Script { report_fd, policy, tty } => {
+            let policy_fd = if let PolicyFrom::Descriptor(fd) = policy { Some(fd) } else { None };
             let kept: Vec<i32> = report_fd.into_iter().chain(policy_fd).collect();
             close_all_but_streams_and(&kept).context(STEP, "close inherited descriptors")?;
             let report =
                 report_fd.map(|fd| keep(fd, "--report-fd", "writing, for instance with 3>report.json"));
-            let policy =
-                policy_fd.map(|fd| keep(fd, "--policy-fd", "reading, for instance with 4<policy.json"));
-            let source = policy.transpose()?.map_or(Source::Stdin, |file| Source::File { file, tty });
+            let source = match policy {
+                PolicyFrom::Stdin => Source::Stdin,
+                PolicyFrom::Flags(policy) => Source::Flags(policy),
+                PolicyFrom::Descriptor(fd) => {
+                    let file = keep(fd, "--policy-fd", "reading, for instance with 4<policy.json")?;
+                    Source::File { file, tty }
+                }
+            };
             (Reporter::script(report.transpose()?), source)
         }
     };
