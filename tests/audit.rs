@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 use support::need::need;
 use support::processes::with_marker;
@@ -114,10 +114,15 @@ impl Bench {
     }
 }
 
-/// One at a time: some attacks are judged by what the whole host has.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Attacks on resources are on what the whole host has: nothing goes on beside them.
+static HOST: RwLock<()> = RwLock::new(());
+
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    HOST.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn beside_others() -> RwLockReadGuard<'static, ()> {
+    HOST.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is(finding: &Value, verdict: &str) -> bool {
@@ -129,11 +134,16 @@ fn keeps_what_it_claims(who: Who) -> Result<(), Stop> {
     need("userns")?;
     let bench = Bench::new(who)?;
     let claims = bench.claims()?;
-    let _turn = turn();
     // What takes everybody's resources takes long; an ordinary user who runs these tests performs it too.
     let (output, findings) = match who {
-        Who::Own => bench.findings(&[])?,
-        Who::Ordinary => bench.findings(&["--families", WITHOUT_RESOURCES])?,
+        Who::Own => {
+            let _turn = alone();
+            bench.findings(&[])?
+        }
+        Who::Ordinary => {
+            let _turn = beside_others();
+            bench.findings(&["--families", WITHOUT_RESOURCES])?
+        }
     };
     assert!(findings.iter().any(|finding| is(finding, "contained")), "{output:?}");
     let wrong = disagreements(&claims, &findings);
@@ -183,7 +193,7 @@ fn claims_are_compared_in_both_directions() -> Result<(), Stop> {
 /// Whatever bites at all escapes from it, so that no verdict is a matter of course.
 fn a_launcher_that_confines_nothing_is_found_out() -> Result<(), Stop> {
     let bench = Bench::new(Who::Own)?;
-    let _turn = turn();
+    let _turn = beside_others();
     let (output, findings) = bench.findings(&["--launcher", "env", "--families", WITHOUT_RESOURCES])?;
     let tame: Vec<_> =
         findings.iter().filter(|finding| !is(finding, "escaped") && !is(finding, "cannot_bite")).collect();
@@ -219,7 +229,7 @@ fn two_launchers_side_by_side() -> Result<(), Stop> {
 fn ordinary_code_works(who: Who) -> Result<(), Stop> {
     need("userns")?;
     let bench = Bench::new(who)?;
-    let _turn = turn();
+    let _turn = beside_others();
     let output = bench.audit(&["--benign"])?;
     let text = String::from_utf8(output.stdout)?;
     assert!(!text.contains("BROKEN") && output.status.success(), "{text}");
