@@ -1,8 +1,9 @@
 //! Every flag, once: help, manual and completions say what stands here.
 
+use super::call::Call;
+use super::profile;
 use super::units;
 use super::values::{commit, controls, descriptor, known, rule, variable, work_dir};
-use super::{Call, profile};
 use agentkit_protocol::{Access, Control, Policy};
 use std::ffi::OsStr;
 

@@ -1,6 +1,6 @@
 //! Step 4: what the jail will see, decided outside.
 
-mod entry;
+pub(super) mod entry;
 mod host_proc;
 mod rules;
 mod system;
