@@ -179,7 +179,11 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 
 /// Goes on as a grandchild in a session of its own; only that one returns.
 fn become_a_daemon() -> Outcome {
+    let (mut until_there, there) = io::pipe()?;
     if fork()? != 0 {
+        drop(there);
+        // Ends when the grandchild is there. Whoever lists the processes before that may find none that lasts.
+        until_there.read_to_end(&mut Vec::new())?;
         println!("tried: a daemon was started");
         exit(0);
     }
@@ -187,6 +191,7 @@ fn become_a_daemon() -> Outcome {
     if fork()? != 0 {
         exit(0);
     }
+    drop(there);
     Ok(())
 }
 

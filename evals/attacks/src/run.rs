@@ -28,6 +28,8 @@ pub(crate) struct Run {
     pub(crate) stderr: Vec<u8>,
     /// Processes of the attack that were alive when the launcher had ended.
     pub(crate) left: Vec<u32>,
+    /// The same, of those that run its program, whatever they call themselves.
+    pub(crate) left_running_it: Vec<u32>,
 }
 
 impl Run {
@@ -93,10 +95,13 @@ pub(crate) fn finish(mut command: Command, scene: &Scene, look: impl FnMut()) ->
     let (mut child, _noted) = spawn(&mut command, Some(scene.marker()))?;
     let ended = wait(&mut child, look);
     let left = processes::of(scene.marker());
+    // Before any is ended: the end of one may be that of the others, as with the init of a namespace.
+    let left_running_it = processes::running(&scene.native());
     // Whatever outlived the launcher is ours to end.
-    end_group(child.id(), &left);
+    end_group(child.id(), &[&left[..], &left_running_it].concat());
     let status = ended?;
-    Ok(Run { status, stdout: read(&output("out"))?, stderr: read(&output("err"))?, left })
+    let [stdout, stderr] = [read(&output("out"))?, read(&output("err"))?];
+    Ok(Run { status, stdout, stderr, left, left_running_it })
 }
 
 /// setsid(1) becomes the command, since it leads no group here.
