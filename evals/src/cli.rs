@@ -73,7 +73,8 @@ pub enum Command {
 
 const AUDIT: &str = "\
 Each attack is performed twice: without any sandbox, where it has to succeed, and by the launcher. Nothing aims at an
-address off the machine, and each attack is bounded.
+address off the machine, and each attack is bounded. Resources count as taken from 64 processes, 320 MiB of memory,
+96 MiB of disk or 3 s of processor time on: a launcher that is to contain those attacks has to be told lower limits.
 
 Exit codes:
   0  every attack that bites on this host was contained

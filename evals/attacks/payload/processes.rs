@@ -179,7 +179,11 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 
 /// Goes on as a grandchild in a session of its own; only that one returns.
 fn become_a_daemon() -> Outcome {
+    let (mut start, mut started) = io::pipe()?;
     if fork()? != 0 {
+        drop(started);
+        // Who ends before the daemon is there ends the launcher, and nobody finds what comes later.
+        let _ = start.read(&mut [0]);
         println!("tried: a daemon was started");
         exit(0);
     }
@@ -187,7 +191,7 @@ fn become_a_daemon() -> Outcome {
     if fork()? != 0 {
         exit(0);
     }
-    Ok(())
+    started.write_all(&[1])
 }
 
 fn close_all() {

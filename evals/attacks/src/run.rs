@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// A launcher that takes longer is ended.
 const LONGEST: Duration = Duration::from_secs(30);
+/// What was killed may take so long to be dead.
+const GRACE: Duration = Duration::from_millis(150);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(3);
 /// So much of an output is read.
@@ -33,7 +35,8 @@ pub(crate) struct Run {
 impl Run {
     /// Whether the attacker got as far as to try.
     pub(crate) fn tried(&self) -> bool {
-        self.contains("trying\n")
+        // A launcher may put a terminal in between, which ends lines in its own way.
+        self.contains("trying\n") || self.contains("trying\r\n")
     }
 
     /// Whether a text came out anywhere.
@@ -92,11 +95,23 @@ pub(crate) fn finish(mut command: Command, scene: &Scene, look: impl FnMut()) ->
     command.stdout(File::create(output("out"))?).stderr(File::create(output("err"))?);
     let (mut child, _noted) = spawn(&mut command, Some(scene.marker()))?;
     let ended = wait(&mut child, look);
-    let left = processes::of(scene.marker());
+    let left = left_over(scene);
     // Whatever outlived the launcher is ours to end.
     end_group(child.id(), &left);
     let status = ended?;
     Ok(Run { status, stdout: read(&output("out"))?, stderr: read(&output("err"))?, left })
+}
+
+/// What is alive a moment later. A launcher may have killed what it leaves, and not waited for it to be dead.
+fn left_over(scene: &Scene) -> Vec<u32> {
+    let end = Instant::now();
+    loop {
+        let left = processes::of(scene.marker());
+        if left.is_empty() || end.elapsed() > GRACE {
+            return left;
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// setsid(1) becomes the command, since it leads no group here.
