@@ -74,7 +74,8 @@ pub enum Command {
 const AUDIT: &str = "\
 Each attack is performed twice: without any sandbox, where it has to succeed, and by the launcher. Nothing aims at an
 address off the machine, and each attack is bounded. An escape from the jail is a hole
-only where its report calls one of the attack's controls `full`.
+only where its report calls one of the attack's controls `full`. Resources count as taken from 64 processes, 320 MiB of
+memory, 96 MiB of disk or 3 s of processor time on: a launcher that is to contain those attacks has to be told lower limits.
 
 A launcher is started by the shell's `exec`, in the attack's directory: `env NAME=value ...` sets a variable, and
 `env -C DIR ...` changes the directory. What takes longer than 30 seconds is an error.

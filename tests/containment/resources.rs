@@ -44,6 +44,7 @@ attacks![
     disk_hog_that_has_ended,
     disk_hog_behind_a_closed_door,
     many_descriptors,
+    descriptors_on_their_way,
     processor_hog_that_ignores_the_signal,
     processor_hog_of_children_that_nobody_waits_for,
     processor_hog_of_those_who_waited,
@@ -620,6 +621,23 @@ fn many_descriptors(who: Who) -> Result<(), Stop> {
     // All of them, or one less while nothing else is open.
     assert!((63..=64).contains(&open), "{open}");
     Ok(())
+}
+
+/// The kernel counts them for all of a user's processes, and a jail sends some while it starts: one must not keep others
+/// from starting.
+fn descriptors_on_their_way(who: Who) -> Result<(), Stop> {
+    let (scene, others) = (Scene::new(who)?, Scene::new(who)?);
+    let payload = "import array, socket\nheld = []\n\
+                   def send():\n    held.append(socket.socketpair())\n    \
+                       rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [0] * 250))\n    \
+                       held[-1][0].sendmsg([b'x'], [rights])\n\
+                   for _ in range(4): attempt(send)\n\
+                   hold(); answer('tried')";
+    let running = scene.attack(payload).start_jailed()?;
+    scene.wait_until_ready()?;
+    others.attack("answer('started')").jailed()?.must_have_attempted()?;
+    scene.release()?;
+    running.finish()?.must_have_attempted()
 }
 
 /// The limit of one second has a signal first, and then a kill.

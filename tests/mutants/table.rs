@@ -58,7 +58,7 @@ pub(crate) const SETS: &[(&[&str], &[&str])] = &[
         "memory_shared_and_unmapped", "inodes",
     ]),
     (&["NetworkNamespace"], &[
-        "tcp_to_the_host", "tcp_over_ipv6", "tcp_to_a_mapped_address", "tcp_with_high_bits", "tcp_fast_open",
+        "tcp_to_the_host", "tcp_to_an_address_of_the_host", "tcp_over_ipv6", "tcp_to_a_mapped_address", "tcp_with_high_bits", "tcp_fast_open",
         "udp_to_the_host", "udp_over_ipv6", "secret_in_a_dns_question", "list_sockets_by_proc",
         "list_unix_sockets_by_proc", "connect_to_an_abstract_socket", "datagram_pair_to_an_abstract_socket",
         "offer_a_service", "offer_an_abstract_socket", "python_fetch_from_the_host",
@@ -93,7 +93,7 @@ pub(crate) const SETS: &[(&[&str], &[&str])] = &[
     ]),
     (&["Rlimits"], &[
         "fork_bomb", "fork_bomb_of_generations", "fork_bomb_by_vfork", "thread_bomb", "fork_bomb_of_programs",
-        "many_descriptors",
+        "many_descriptors", "descriptors_on_their_way",
     ]),
     (&["Looks"], &[
         "memory_of_a_process", "memory_of_many_processes", "memory_in_queues_of_sockets",

@@ -53,9 +53,11 @@ const FAST_OPEN: usize = 0x2000_0000;
 /// What waits for the host to notice waits so long.
 const PATIENCE: Duration = Duration::from_millis(600);
 
-/// Connects to the port on the host's loopback.
+/// Connects to the port of the first argument, on the host's loopback or at the address of the second.
 fn tcp(arguments: &[OsString]) -> Outcome {
-    TcpStream::connect(("127.0.0.1", number(arguments, 0))).map(drop)
+    const LONGEST: Duration = Duration::from_secs(2);
+    let host = arguments.get(1).map_or(Ipv4Addr::LOCALHOST, |text| text.to_string_lossy().parse().expect("an address"));
+    TcpStream::connect_timeout(&(host, number(arguments, 0)).into(), LONGEST).map(drop)
 }
 
 /// Connects a stream to the address of the first argument, by the protocol of the second.

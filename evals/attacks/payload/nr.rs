@@ -83,6 +83,7 @@ mod by_architecture {
     pub const RT_SIGPROCMASK: c_long = 14;
     pub const SCHED_SETAFFINITY: c_long = 203;
     pub const SCHED_SETSCHEDULER: c_long = 144;
+    pub const SENDMSG: c_long = 46;
     pub const SENDTO: c_long = 44;
     pub const SETHOSTNAME: c_long = 170;
     pub const SETNS: c_long = 308;
@@ -170,6 +171,7 @@ mod by_architecture {
     pub const RT_SIGPROCMASK: c_long = 135;
     pub const SCHED_SETAFFINITY: c_long = 122;
     pub const SCHED_SETSCHEDULER: c_long = 119;
+    pub const SENDMSG: c_long = 211;
     pub const SENDTO: c_long = 206;
     pub const SETHOSTNAME: c_long = 161;
     pub const SETNS: c_long = 268;

@@ -2,7 +2,7 @@
 
 use crate::processes::{hold, number};
 use crate::nr;
-use crate::sys::{call, fork, vfork};
+use crate::sys::{at, call, fork, vfork};
 use crate::{Named, Outcome};
 use std::ffi::{OsString, c_int, c_void};
 use std::fs::{self, File};
@@ -43,6 +43,8 @@ pub const ATTACKS: &[Named] = &[
     ("lock", lock),
     ("descriptors", descriptors),
     ("inotify", inotify),
+    ("descriptors_on_their_way", descriptors_on_their_way),
+    ("send_descriptor", send_descriptor),
 ];
 
 /// So many processes a bomb makes.
@@ -375,4 +377,44 @@ fn descriptors(arguments: &[OsString]) -> Outcome {
 fn inotify(arguments: &[OsString]) -> Outcome {
     let all = (0..number(&arguments[1])).try_for_each(|_| call(nr::INOTIFY_INIT1, [0; 6]).map(drop));
     held(&arguments[0], all)
+}
+
+/// As many as one message can have.
+const MOST_IN_A_MESSAGE: usize = 253;
+
+/// Few descriptors are enough to have many on their way.
+fn descriptors_on_their_way(arguments: &[OsString]) -> Outcome {
+    const PAIRS: usize = 3;
+    const LIMIT_OF_FILES: usize = 7;
+    let limit = [1024_u64; 2];
+    // Where the limit is lower it stays so.
+    let _ = call(nr::PRLIMIT64, [0, LIMIT_OF_FILES, at(&limit), 0, 0, 0]);
+    let pairs = (0..PAIRS).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>()?;
+    let all = pairs.iter().try_for_each(|(from, _)| send_descriptors(from, MOST_IN_A_MESSAGE));
+    held(&arguments[0], all)
+}
+
+/// What the host does meanwhile: it sends one, as a process that may have so many files open.
+fn send_descriptor(arguments: &[OsString]) -> Outcome {
+    const LIMIT_OF_FILES: usize = 7;
+    let limit = [number(&arguments[0]) as u64; 2];
+    call(nr::PRLIMIT64, [0, LIMIT_OF_FILES, at(&limit), 0, 0, 0])?;
+    let (from, _to) = UnixStream::pair()?;
+    send_descriptors(&from, 1)
+}
+
+/// Sends the standard input so often in one message.
+fn send_descriptors(from: &UnixStream, count: usize) -> Outcome {
+    const SOCKET: i32 = 1;
+    const RIGHTS: i32 = 1;
+    // `struct cmsghdr`: its length, level and kind, and what it holds.
+    let length = 16 + 4 * count as u64;
+    let mut control = length.to_ne_bytes().to_vec();
+    control.extend([SOCKET.to_ne_bytes(), RIGHTS.to_ne_bytes()].concat());
+    control.resize(16 + 4 * count.next_multiple_of(2), 0);
+    let byte = [0_u8];
+    let data = [at(&byte), 1];
+    // `struct msghdr`.
+    let message = [0, 0, at(&data), 1, at(control.as_slice()), length as usize, 0];
+    call(nr::SENDMSG, [from.as_raw_fd() as usize, at(&message), 0, 0, 0, 0]).map(drop)
 }

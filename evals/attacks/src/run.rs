@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// A launcher that takes longer is ended.
 const LONGEST: Duration = Duration::from_secs(30);
+/// What was killed may take so long to be dead.
+const GRACE: Duration = Duration::from_millis(150);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(3);
 /// So much of an output is read.
@@ -35,7 +37,8 @@ pub(crate) struct Run {
 impl Run {
     /// Whether the attacker got as far as to try.
     pub(crate) fn tried(&self) -> bool {
-        self.contains("trying\n")
+        // A launcher may put a terminal in between, which ends lines in its own way.
+        self.contains("trying\n") || self.contains("trying\r\n")
     }
 
     /// Whether a text came out anywhere.
@@ -94,14 +97,26 @@ pub(crate) fn finish(mut command: Command, scene: &Scene, look: impl FnMut()) ->
     command.stdout(File::create(output("out"))?).stderr(File::create(output("err"))?);
     let (mut child, _noted) = spawn(&mut command, Some(scene.marker()))?;
     let ended = wait(&mut child, look);
-    let left = processes::of(scene.marker());
     // Before any is ended: the end of one may be that of the others, as with the init of a namespace.
-    let left_running_it = processes::running(&scene.native());
+    let (left, left_running_it) = left_over(scene);
     // Whatever outlived the launcher is ours to end.
     end_group(child.id(), &[&left[..], &left_running_it].concat());
     let status = ended?;
     let [stdout, stderr] = [read(&output("out"))?, read(&output("err"))?];
     Ok(Run { status, stdout, stderr, left, left_running_it })
+}
+
+/// What is alive a moment later: with the marker of the attack, and running its program. A launcher may have killed what it
+/// leaves, and not waited for it to be dead.
+fn left_over(scene: &Scene) -> (Vec<u32>, Vec<u32>) {
+    let end = Instant::now();
+    loop {
+        let (left, running) = (processes::of(scene.marker()), processes::running(&scene.native()));
+        if (left.is_empty() && running.is_empty()) || end.elapsed() > GRACE {
+            return (left, running);
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// setsid(1) becomes the command, since it leads no group here.

@@ -2,6 +2,7 @@
 
 use super::asked::Topics;
 use super::layers::Layer;
+use super::limits;
 use super::message::{self, Message};
 use super::program::{self, Program};
 use super::signals;
@@ -92,6 +93,7 @@ impl<'a> Command<'a> {
             let listener = self.topics.ask_supervisor()?;
             message::send(channel.as_fd(), &Message::Asks, &[listener.as_fd()])?;
         }
+        limits::settle()?;
         if Layer::Descriptors.is_off() { Ok(()) } else { sys::close_on_exec(FIRST_AFTER_STREAMS) }
     }
 

@@ -52,7 +52,7 @@ fn table(limits: &Limits) -> [Row; 11] {
     ]
 }
 
-/// Sets every limit, soft and hard, in one call each. Returns the launcher's own limits that bind too.
+/// Sets every limit, soft and hard, in one call each, but for what [`settle`] is left to do. Returns the launcher's own limits that bind too.
 pub(crate) fn apply(limits: &Limits) -> Result<BTreeMap<String, u64>> {
     let mut launchers = BTreeMap::new();
     if Layer::Rlimits.is_off() {
@@ -60,10 +60,11 @@ pub(crate) fn apply(limits: &Limits) -> Result<BTreeMap<String, u64>> {
     }
     for row in table(limits) {
         let what = || format!("prlimit {} to {}", row.name, row.value);
-        let before = match sys::replace_limit(row.resource as _, row.value, ceiling(&row)) {
+        let ceiling = ceiling(&row).map_err(io::Error::from).context(STEP, what())?;
+        let before = match sys::replace_limit(row.resource as _, row.value, ceiling) {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
                 let (soft, hard) = getrlimit(row.resource).map_err(io::Error::from).context(STEP, what())?;
-                sys::replace_limit(row.resource as _, row.value.min(hard), ceiling(&row).min(hard))
+                sys::replace_limit(row.resource as _, row.value.min(hard), ceiling.min(hard))
                     .context(STEP, what())?;
                 if hard < row.value {
                     launchers.insert(row.name.to_owned(), hard);
@@ -80,9 +81,34 @@ pub(crate) fn apply(limits: &Limits) -> Result<BTreeMap<String, u64>> {
     Ok(launchers)
 }
 
-/// The kernel sends SIGXCPU at the soft limit and kills at the hard one: a second lets a handler say goodbye.
-fn ceiling(row: &Row) -> rlim_t {
-    if row.resource == Resource::RLIMIT_CPU { row.value + 1 } else { row.value }
+/// The hard limit.
+fn ceiling(row: &Row) -> nix::Result<rlim_t> {
+    Ok(match row.resource {
+        // The kernel sends SIGXCPU at the soft limit and kills at the hard one: a second lets a handler say goodbye.
+        Resource::RLIMIT_CPU => row.value + 1,
+        // Init has yet to send descriptors, see `with_all_files`; for the command, `settle` makes it that of the soft one.
+        Resource::RLIMIT_NOFILE => row.value.max(getrlimit(row.resource)?.1),
+        _ => row.value,
+    })
+}
+
+/// Whoever becomes the command may not raise its limit of open files any more.
+pub(crate) fn settle() -> io::Result<()> {
+    if Layer::Rlimits.is_off() {
+        return Ok(());
+    }
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, soft, soft)?)
+}
+
+/// Does what the kernel allows for as long as the user has no more descriptors on their way through sockets than this
+/// process may have open: those of other jails count too.
+pub(crate) fn with_all_files<T>(act: impl FnOnce() -> nix::Result<T>) -> nix::Result<T> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    let done = act();
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard)?;
+    done
 }
 
 /// Whether the process limit binds this user, tried out by a process that may not have a child and asks for one.

@@ -1,5 +1,6 @@
 //! Everything that init and the supervisor say to each other: one datagram a message, descriptors with the first.
 
+use super::limits;
 use super::mount_table::MountTable;
 use super::read_back::Namespaces;
 use super::sys;
@@ -78,7 +79,12 @@ pub(crate) fn send(
     let numbers: Vec<i32> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&numbers)];
     let control = if numbers.is_empty() { &[][..] } else { &rights[..] };
-    sendmsg::<()>(channel.as_raw_fd(), &[IoSlice::new(&bytes)], control, MsgFlags::MSG_NOSIGNAL, None)?;
+    let parts = [IoSlice::new(&bytes)];
+    let send = || sendmsg::<()>(channel.as_raw_fd(), &parts, control, MsgFlags::MSG_NOSIGNAL, None);
+    match send() {
+        Err(Errno::ETOOMANYREFS) => limits::with_all_files(send)?,
+        sent => sent?,
+    };
     Ok(())
 }
 

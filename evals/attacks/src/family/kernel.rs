@@ -11,6 +11,7 @@ use crate::processes;
 use crate::run::Run;
 use crate::scene::{Scene, Tool};
 use agentkit_protocol::Control;
+use nix::libc;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -75,7 +76,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         "join_a_namespace",
         "code that gets hold of a namespace of the host enters it: the way out of most containers",
         FILTERED,
-        |_| reached("join_a_namespace"),
+        |_| reached("join_a_namespace", &[libc::EBADF]),
     ),
     Attack::new(
         Kernel,
@@ -96,14 +97,14 @@ pub(super) const ATTACKS: &[Attack] = &[
         "mount",
         "code that you run changes which files are seen where, and undoes what hides yours",
         PRIVILEGED,
-        |_| reached("mount"),
+        |_| reached("mount", &[libc::ENODEV]),
     ),
     Attack::new(
         Kernel,
         "unmount",
         "code that you run takes away the mounts that hide your files",
         PRIVILEGED,
-        |_| reached("unmount"),
+        |_| reached("unmount", &[libc::EINVAL]),
     ),
     Attack::new(
         Kernel,
@@ -120,21 +121,21 @@ pub(super) const ATTACKS: &[Attack] = &[
         |_| made("copy_of_a_mount_by_open_tree"),
     ),
     Attack::new(Kernel, "move_mount", "code that you run puts a mount where it likes", PRIVILEGED, |_| {
-        reached("move_mount")
+        reached("move_mount", &[libc::EBADF])
     }),
     Attack::new(
         Kernel,
         "mount_setattr",
         "code that you run makes what is mounted read-only writable",
         PRIVILEGED,
-        |_| reached("mount_setattr"),
+        |_| reached("mount_setattr", &[libc::EBADF]),
     ),
     Attack::new(
         Kernel,
         "pivot_root",
         "code that you run exchanges the root directory, with what was hidden below it",
         PRIVILEGED,
-        |_| reached("pivot_root"),
+        |_| reached("pivot_root", &[libc::ENOENT]),
     ),
     Attack::new(
         Kernel,
@@ -153,9 +154,9 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack::new(
         Kernel,
         "bpf",
-        "code that you run reaches the kernel's own compiler, a frequent source of ways to become root",
+        "code that you run reaches the call behind the kernel's own compiler, a frequent source of ways to become root",
         FILTERED,
-        |_| reached("bpf"),
+        |_| reached("bpf", &[libc::ENOENT]),
     ),
     Attack::new(
         Kernel,
@@ -190,7 +191,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         "request_key",
         "code that you run asks for your keys, and may have the kernel start a program of the host that finds them",
         FILTERED,
-        |_| reached("request_key"),
+        |_| reached("request_key", &[libc::ENOKEY]),
     ),
     Attack::new(
         Kernel,
@@ -232,7 +233,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         "process_madvise",
         "code that you run slows down other processes by having their memory swapped out",
         FILTERED,
-        |_| reached("process_madvise"),
+        |_| reached("process_madvise", &[libc::EBADF]),
     ),
     Attack::new(
         Kernel,
@@ -295,7 +296,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         "typing_by_high_garbage",
         "code that you run types commands into your terminal: bits that the kernel ignores pass a filter that compares all",
         FILTERED,
-        |_| reached("typing_by_high_garbage"),
+        |_| reached("typing_by_high_garbage", &[libc::ENOTTY]),
     ),
     Attack::new(
         Kernel,
@@ -309,7 +310,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         "call_newer_than_the_filter",
         "every call that the kernel gains is open to the code that you run: the filter lists what is bad, not what is good",
         FILTERED,
-        |_| reached("call_newer_than_the_filter"),
+        |_| made("call_newer_than_the_filter"),
     ),
     Attack::new(
         Kernel,
@@ -351,7 +352,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         "open_by_handle",
         "code that you run opens any file of the disk by its number, whatever directories are shown (Shocker)",
         PRIVILEGED,
-        |_| reached("open_by_handle"),
+        |_| reached("open_by_handle", &[libc::ESTALE]),
     ),
     Attack::new(
         Kernel,
@@ -365,21 +366,21 @@ pub(super) const ATTACKS: &[Attack] = &[
         "quotas",
         "code that you run reads and sets how much of the disk each user may have",
         FILTERED,
-        |_| reached("quotas"),
+        |_| reached("quotas", &[libc::ENOENT]),
     ),
     Attack::new(
         Kernel,
         "clock_by_settimeofday",
         "code that you run sets the clock: certificates that ran out are valid again, logs lie",
         PRIVILEGED,
-        |_| reached("clock_by_settimeofday"),
+        |_| reached("clock_by_settimeofday", &[libc::EINVAL]),
     ),
     Attack::new(
         Kernel,
         "clock_by_clock_adjtime",
         "code that you run makes the clock go faster or slower, where only setting it was forbidden",
         PRIVILEGED,
-        |_| reached("clock_by_clock_adjtime"),
+        |_| reached("clock_by_clock_adjtime", &[libc::EINVAL]),
     ),
     Attack::new(
         Kernel,
@@ -393,38 +394,38 @@ pub(super) const ATTACKS: &[Attack] = &[
         "accounting",
         "code that you run has the kernel write a record of every program into a file",
         PRIVILEGED,
-        |_| reached("accounting"),
+        |_| reached("accounting", &[libc::ENOENT]),
     ),
     Attack::new(
         Kernel,
         "swap_file",
         "code that you run has the memory of all programs written into a file of its own",
         PRIVILEGED,
-        |_| reached("swap_file"),
+        |_| reached("swap_file", &[libc::ENOENT]),
     ),
     Attack::new(Kernel, "reboot", "code that you run restarts your machine", PRIVILEGED, |_| {
-        with_namespace(reached("reboot")?, "pid")
+        with_namespace(reached("reboot", &[libc::EINVAL])?, "pid")
     }),
     Attack::new(
         Kernel,
         "another_kernel",
         "code that you run replaces the running kernel",
         PRIVILEGED,
-        |_| reached("another_kernel"),
+        |_| reached("another_kernel", &[libc::EINVAL]),
     ),
     Attack::new(
         Kernel,
         "kernel_module",
         "code that you run loads code into the kernel: it owns the machine",
         PRIVILEGED,
-        |_| reached("kernel_module"),
+        |_| reached("kernel_module", &[libc::EBADF]),
     ),
     Attack::new(
         Kernel,
         "unload_a_kernel_module",
         "code that you run takes drivers out of the kernel",
         PRIVILEGED,
-        |_| reached("unload_a_kernel_module"),
+        |_| reached("unload_a_kernel_module", &[libc::ENOENT]),
     ),
     Attack::new(Kernel, "host_name", "code that you run renames your machine", PRIVILEGED, |_| {
         with_namespace(made("host_name")?, "uts")
@@ -517,12 +518,15 @@ fn made_on_x86(name: &str) -> Result<Staged, CannotBite> {
     }
 }
 
-/// The evidence is an answer that only the kernel's own code gives, not one of those that mean a refusal.
-fn reached(name: &str) -> Result<Staged, CannotBite> {
+/// The evidence is an answer that the kernel's own code gives to these arguments. Any other one may be a refusal: a filter
+/// answers with whatever errno its author chose.
+fn reached(name: &str, answers: &'static [i32]) -> Result<Staged, CannotBite> {
     let judge = |run: &Run| match answer(run)? {
         Ok(()) => went_through(run),
-        Err(nix::libc::EPERM | nix::libc::EACCES | nix::libc::ENOSYS) => None,
-        Err(_) => Some(format!("the call was let through to where the kernel found: {}", run.says())),
+        Err(errno) if answers.contains(&errno) => {
+            Some(format!("the call was let through to where the kernel found: {}", run.says()))
+        }
+        Err(_) => None,
     };
     Ok(Staged::new([name], judge))
 }

@@ -295,11 +295,14 @@ fn read_kernel_addresses(_: &Scene) -> Stage {
     }
 }
 
+/// What came out has to be the host's mount, not one that the sandbox has made at the same place: that is on another
+/// device.
 fn learn_the_mounts(scene: &Scene) -> Stage {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let mut points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    match points.find(|point| tells_of_the_host(Path::new(point), scene)) {
-        Some(point) => Ok(leaks(["mounts"], &format!(" {point} "))),
+    let mut mounts =
+        mounts.lines().filter_map(|line| line.split(' ').skip(2).take(3).collect::<Vec<_>>().try_into().ok());
+    match mounts.find(|[_, _, point]: &[&str; 3]| tells_of_the_host(Path::new(point), scene)) {
+        Some([device, root, point]) => Ok(leaks(["mounts"], &format!(" {device} {root} {point} "))),
         None => Err(CannotBite("this host mounts nothing that is not mounted everywhere".to_owned())),
     }
 }

@@ -7,6 +7,8 @@ use crate::run::Run;
 use crate::scene::Scene;
 use agentkit_protocol::Control;
 use nix::fcntl::OFlag;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, VsockAddr, bind, getsockname,
     recv, socket,
@@ -34,6 +36,13 @@ pub(super) const ATTACKS: &[Attack] = &[
         "code that you run talks to servers on your machine, and by the same way to any other",
         BLOCKED,
         tcp_to_the_host,
+    ),
+    Attack::new(
+        Network,
+        "tcp_to_an_address_of_the_host",
+        "code that you run has a loopback of its own, and from there the way out to your machine and any other",
+        BLOCKED,
+        tcp_to_an_address_of_the_host,
     ),
     Attack::new(
         Network,
@@ -267,6 +276,21 @@ type Stage = Result<Staged, CannotBite>;
 fn tcp_to_the_host(_: &Scene) -> Stage {
     let (listener, port) = tcp_listener((Ipv4Addr::LOCALHOST, 0).into())?;
     Ok(Staged::new(["tcp".to_owned(), port.to_string()], accepts_tcp(listener)))
+}
+
+/// By the address that other machines know: a sandbox whose network has a bridge to the host's reaches it there, and its own
+/// loopback says nothing of that. Nothing leaves the machine.
+fn tcp_to_an_address_of_the_host(_: &Scene) -> Stage {
+    let own = own_address()
+        .ok_or_else(|| CannotBite("this host has no address but that of its loopback".to_owned()))?;
+    let (listener, port) = tcp_listener((own, 0).into())?;
+    Ok(Staged::new(["tcp".to_owned(), port.to_string(), own.to_string()], accepts_tcp(listener)))
+}
+
+fn own_address() -> Option<Ipv4Addr> {
+    let all = getifaddrs().ok()?.filter(|one| one.flags.contains(InterfaceFlags::IFF_UP));
+    let addresses = all.filter_map(|one| Some(one.address?.as_sockaddr_in()?.ip()));
+    addresses.into_iter().find(|address| !address.is_loopback() && !address.is_unspecified())
 }
 
 fn tcp_over_ipv6(_: &Scene) -> Stage {

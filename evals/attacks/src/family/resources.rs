@@ -182,6 +182,13 @@ pub(super) const ATTACKS: &[Attack] = &[
     ),
     Attack::new(
         Resources,
+        "descriptors_on_their_way",
+        "code that you run keeps your programs from handing each other open files",
+        MEMORY,
+        descriptors_on_their_way,
+    ),
+    Attack::new(
+        Resources,
         "inotify_instances",
         "code that you run leaves your programs none to watch files by",
         &[Control::SyscallsFiltered],
@@ -190,6 +197,8 @@ pub(super) const ATTACKS: &[Attack] = &[
 ];
 
 const MIB: u64 = 1 << 20;
+/// As many as the victim of [`descriptors_on_their_way`] may have open.
+const FEW_FILES: &str = "600";
 /// More than any launcher was told to allow, by far: twice its processes, a half more of its disk.
 const MANY_TASKS: usize = 64;
 const MUCH_MEMORY: u64 = 320 * MIB;
@@ -443,4 +452,19 @@ fn inotify(scene: &Scene) -> Result<Staged, CannotBite> {
     };
     let staged = becomes(scene, "inotify", has_them, "half of what a user may have of them, or a hundred");
     Ok(staged.with(wanted.to_string()))
+}
+
+/// The kernel counts what waits in sockets for all processes of a user together, and refuses whoever may have fewer open
+/// files than that. The victim may have fewer than programs usually have, so that no other one notices anything; and more
+/// than the jail's own limit comes to.
+fn descriptors_on_their_way(scene: &Scene) -> Result<Staged, CannotBite> {
+    if Uid::effective().is_root() {
+        return Err(CannotBite("root may send as many as it likes".to_owned()));
+    }
+    let tool = scene.tool()?;
+    let look = move || {
+        let sent = tool.look(&["send_descriptor".as_ref(), FEW_FILES.as_ref()]);
+        sent.is_err().then(|| "another program could not send a descriptor".to_owned())
+    };
+    Ok(staged(scene, "descriptors_on_their_way", Seen::new(scene, look)))
 }
