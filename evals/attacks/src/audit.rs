@@ -2,7 +2,8 @@
 
 use crate::attack::{Attack, Staged};
 use crate::launcher::Launcher;
-use crate::run::{Run, perform};
+use crate::perform::perform;
+use crate::run::Run;
 use crate::scene::Scene;
 use serde::Serialize;
 use std::io;

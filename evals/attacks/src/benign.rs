@@ -1,7 +1,7 @@
 //! What ordinary code of an agent needs. A launcher that contains by breaking everything shows here.
 
 use crate::launcher::Launcher;
-use crate::run::finish;
+use crate::perform::finish;
 use crate::scene::Scene;
 use serde::Serialize;
 use std::ffi::OsString;

@@ -16,6 +16,7 @@ mod benign;
 mod family;
 mod judge;
 mod launcher;
+mod perform;
 mod processes;
 mod run;
 mod scene;
