@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 use support::need::need;
 use support::processes::with_marker;
@@ -28,6 +28,10 @@ fn main() -> ExitCode {
         trial("claims_are_compared_in_both_directions", claims_are_compared_in_both_directions),
         trial("a_launcher_that_confines_nothing_is_found_out", a_launcher_that_confines_nothing_is_found_out),
         trial("a_launcher_that_runs_nothing_contains_nothing", a_launcher_that_runs_nothing_contains_nothing),
+        trial("a_daemon_is_seen_every_time", a_daemon_is_seen_every_time),
+        trial("a_directory_of_any_name_will_do", a_directory_of_any_name_will_do),
+        trial("what_cannot_be_printed_is_still_reported", what_cannot_be_printed_is_still_reported),
+        trial("a_launcher_that_runs_nothing_is_asked_once", a_launcher_that_runs_nothing_is_asked_once),
         trial("two_launchers_side_by_side", two_launchers_side_by_side),
         trial("ordinary_code_works_in_the_jail", || ordinary_code_works(Who::Own)),
         trial("ordinary_code_works_in_the_jail_of_an_ordinary_user", || ordinary_code_works(Who::Ordinary)),
@@ -114,10 +118,15 @@ impl Bench {
     }
 }
 
-/// One at a time: some attacks are judged by what the whole host has.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Attacks on resources are on what the whole host has: nothing goes on beside them.
+static HOST: RwLock<()> = RwLock::new(());
+
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    HOST.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn beside_others() -> RwLockReadGuard<'static, ()> {
+    HOST.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is(finding: &Value, verdict: &str) -> bool {
@@ -129,11 +138,16 @@ fn keeps_what_it_claims(who: Who) -> Result<(), Stop> {
     need("userns")?;
     let bench = Bench::new(who)?;
     let claims = bench.claims()?;
-    let _turn = turn();
     // What takes everybody's resources takes long; an ordinary user who runs these tests performs it too.
     let (output, findings) = match who {
-        Who::Own => bench.findings(&[])?,
-        Who::Ordinary => bench.findings(&["--families", WITHOUT_RESOURCES])?,
+        Who::Own => {
+            let _turn = alone();
+            bench.findings(&[])?
+        }
+        Who::Ordinary => {
+            let _turn = beside_others();
+            bench.findings(&["--families", WITHOUT_RESOURCES])?
+        }
     };
     assert!(findings.iter().any(|finding| is(finding, "contained")), "{output:?}");
     let wrong = disagreements(&claims, &findings);
@@ -183,12 +197,64 @@ fn claims_are_compared_in_both_directions() -> Result<(), Stop> {
 /// Whatever bites at all escapes from it, so that no verdict is a matter of course.
 fn a_launcher_that_confines_nothing_is_found_out() -> Result<(), Stop> {
     let bench = Bench::new(Who::Own)?;
-    let _turn = turn();
+    let _turn = beside_others();
     let (output, findings) = bench.findings(&["--launcher", "env", "--families", WITHOUT_RESOURCES])?;
     let tame: Vec<_> =
         findings.iter().filter(|finding| !is(finding, "escaped") && !is(finding, "cannot_bite")).collect();
     assert!(tame.is_empty(), "{tame:#?}");
     assert!(findings.iter().any(|finding| is(finding, "escaped")) && output.status.code() == Some(1));
+    Ok(())
+}
+
+/// Each tries to get away from whoever looks at the moment when the launcher ends.
+fn a_daemon_is_seen_every_time() -> Result<(), Stop> {
+    let bench = Bench::new(Who::Own)?;
+    let daemons =
+        "outlive_as_a_daemon,outlive_deaf_to_signals,outlive_holding_the_output,outlive_under_another_name";
+    let _turn = beside_others();
+    for _ in 0..10 {
+        let (_, findings) = bench.findings(&["--launcher", "env", "--attacks", daemons])?;
+        assert!(findings.len() == 4 && findings.iter().all(|it| is(it, "escaped")), "{findings:#?}");
+    }
+    Ok(())
+}
+
+/// What the host's git executes there names a path with a quote.
+fn a_directory_of_any_name_will_do() -> Result<(), Stop> {
+    let bench = Bench::new(Who::Own)?;
+    let odd = bench.directory.path().join("it's \"my\" \\ place");
+    std::fs::create_dir(&odd)?;
+    let options = ["--launcher", "env", "--attacks", "git_hook,git_setting,git_bare_repository_further_down"];
+    let output = bench.audit(&[&options[..], &["--in", odd.to_str().unwrap_or_default()]].concat())?;
+    let text = String::from_utf8(output.stdout)?;
+    assert!(text.matches("  ESCAPED ").count() == 3 || text.contains("there is no git"), "{text}");
+    Ok(())
+}
+
+fn what_cannot_be_printed_is_still_reported() -> Result<(), Stop> {
+    let bench = Bench::new(Who::Own)?;
+    let [json, junit] = ["findings.json", "junit.xml"].map(|name| bench.directory.path().join(name));
+    let mut command = bench.command(Path::new(EVALS))?;
+    command.args(["audit", "--attacks", "read_a_key", "--launcher", "env", "--json"]).arg(&json);
+    let full = std::fs::File::create("/dev/full")?;
+    let output = command.arg("--junit").arg(&junit).stdout(full).output()?;
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let report: Value = serde_json::from_slice(&std::fs::read(&json)?)?;
+    assert_eq!(report["launchers"][0]["escaped"], 1, "{report:#}");
+    assert!(report["host"]["kernel"].is_string() && report["host"]["uid"].is_u64(), "{report:#}");
+    assert!(std::fs::read_to_string(&junit)?.contains("<failure "));
+    Ok(())
+}
+
+/// It might hang, which takes half a minute each time.
+fn a_launcher_that_runs_nothing_is_asked_once() -> Result<(), Stop> {
+    let bench = Bench::new(Who::Own)?;
+    let tools = tempfile::Builder::new().prefix("audit-test-").tempdir_in("/var/tmp")?;
+    let starts = tools.path().join("starts");
+    let launcher = format!("sh -c 'echo x >>{}; exit 3'", starts.display());
+    let (_, findings) = bench.findings(&["--launcher", &launcher, "--families", "terminal"])?;
+    assert!(findings.len() > 2 && findings.iter().all(|it| is(it, "error")), "{findings:#?}");
+    assert_eq!(std::fs::read_to_string(&starts)?.lines().count(), 1);
     Ok(())
 }
 
@@ -219,7 +285,7 @@ fn two_launchers_side_by_side() -> Result<(), Stop> {
 fn ordinary_code_works(who: Who) -> Result<(), Stop> {
     need("userns")?;
     let bench = Bench::new(who)?;
-    let _turn = turn();
+    let _turn = beside_others();
     let output = bench.audit(&["--benign"])?;
     let text = String::from_utf8(output.stdout)?;
     assert!(!text.contains("BROKEN") && output.status.success(), "{text}");
@@ -230,8 +296,9 @@ fn ordinary_code_works(who: Who) -> Result<(), Stop> {
 
 /// Neither the launcher, nor what left its group, nor whom the attack was aimed at; and no directory.
 fn an_interrupt_leaves_nothing() -> Result<(), Stop> {
-    // Both shells wait for somebody who writes to the pipe, the second one where no signal to the group reaches it.
+    // What does nothing but hold is how a launcher is tried out. Both shells wait for somebody who writes to the pipe, the second one where no signal to the group reaches it.
     const HANG: &str = r#"#!/bin/sh
+[ "$4" != hold ] || { shift; exec "$@"; }
 mkfifo "$1.pipe"
 setsid sh -c ': >"$1"; : <"$1.pipe"' - "$@" &
 : <"$1.pipe"

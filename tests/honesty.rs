@@ -17,6 +17,7 @@ const ENOSPC: i32 = 28;
 fn main() -> ExitCode {
     let tests = || {
         support::run(vec![
+            trial("no_part_can_be_left_out_of_this_build", no_part_can_be_left_out_of_this_build),
             trial("a_host_that_forbids_namespaces", a_host_that_forbids_namespaces),
             trial("a_host_that_lacks_clone3", a_host_that_lacks_clone3),
             trial(
@@ -75,6 +76,14 @@ fn no_mechanism(probe: &Output) -> Result<Capabilities, Stop> {
     assert_eq!(capabilities.controls.len(), Control::ALL.len());
     assert!(capabilities.controls.values().all(|level| matches!(level, Level::None(_))), "{capabilities:?}");
     Ok(capabilities)
+}
+
+/// Only a build for `tests/mutants` knows the variable.
+fn no_part_can_be_left_out_of_this_build() -> Result<(), Stop> {
+    let program = std::fs::read(helper())?;
+    let known = |name: &[u8]| program.windows(name.len()).any(|window| window == name);
+    assert!(known(b"agentkit-jail") && !known(b"AGENTKIT_JAIL_WITHOUT"));
+    Ok(())
 }
 
 fn a_host_that_forbids_namespaces() -> Result<(), Stop> {

@@ -39,7 +39,7 @@ mod supervise;
 pub use agentkit_protocol::{
     Access, Attempt, Bytes, Capabilities, Change, ChangeKind, Changes, Commit, Committed, Control, Ended,
     EndedBy, EntryKind, Failure, FailureKind, GitNames, KeptBack, Level, Limit, LimitReached, Limits,
-    Mechanism, ProcFiles, Quarantined, Rule, Started, Usage, Watch, WorkDir,
+    Mechanism, Net, ProcFiles, Quarantined, Rule, Started, Usage, Watch, WorkDir,
 };
 pub use cancel::Cancel;
 pub use command::Command;

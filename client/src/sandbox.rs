@@ -6,8 +6,8 @@ use crate::error::{Error, host, policy};
 use crate::locate::Helper;
 use crate::outcome::Outcome;
 use agentkit_protocol::{
-    Access, Bytes, Capabilities, Control, Failure, FailureKind, GitNames, Level, Limits, Policy, ProcFiles,
-    Rule, Watch, WorkDir,
+    Access, Bytes, Capabilities, Control, Failure, FailureKind, GitNames, Level, Limits, Net, Policy,
+    ProcFiles, Rule, Watch, WorkDir,
 };
 use std::ffi::OsStr;
 use std::sync::{Arc, OnceLock};
@@ -144,6 +144,12 @@ impl SandboxBuilder {
     /// How much of `/proc` the commands see.
     pub fn proc_files(mut self, proc: ProcFiles) -> Self {
         self.template.proc = proc;
+        self
+    }
+
+    /// Which network the commands have: a loopback of their own unless told.
+    pub fn net(mut self, net: Net) -> Self {
+        self.template.net = net;
         self
     }
 

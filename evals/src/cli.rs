@@ -73,8 +73,14 @@ pub enum Command {
 
 const AUDIT: &str = "\
 Each attack is performed twice: without any sandbox, where it has to succeed, and by the launcher. Nothing aims at an
-address off the machine, and each attack is bounded. Resources count as taken from 64 processes, 320 MiB of memory,
-96 MiB of disk or 3 s of processor time on: a launcher that is to contain those attacks has to be told lower limits.
+address off the machine, and each attack is bounded. An escape from the jail is a hole
+only where its report calls one of the attack's controls `full`.
+
+A launcher is started by the shell's `exec`, in the attack's directory: `env NAME=value ...` sets a variable, and
+`env -C DIR ...` changes the directory. What takes longer than 30 seconds is an error.
+
+Resources count as taken from 64 processes, 320 MiB of memory, 96 MiB of disk or 3 s of processor time on: a launcher that
+is to contain those attacks has to be told lower limits.
 
 Exit codes:
   0  every attack that bites on this host was contained
@@ -110,7 +116,7 @@ pub struct AuditArgs {
     pub benign: bool,
 
     /// Say what the attacks are and what each would mean, and perform none
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "junit"])]
     pub list: bool,
 
     /// The directory to work in: one like those that a sandbox has to hide [default: your home]

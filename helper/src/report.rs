@@ -134,7 +134,9 @@ fn complaints(event: &Event) -> Vec<String> {
             });
             let unchecked = ended.unchecked.iter().map(|what| format!("not looked at: {what}"));
             let unwritten = ended.unwritten.iter().map(|what| format!("output is lost: {what}"));
-            loss(ended).into_iter().chain(moved).chain(unchecked).chain(unwritten).collect()
+            let cut = ended.limits_reached.iter().filter(|reached| reached.limit == Limit::Output);
+            let cut = cut.map(|reached| format!("output is cut: {}", reached.evidence));
+            loss(ended).into_iter().chain(moved).chain(unchecked).chain(unwritten).chain(cut).collect()
         }
         Event::Started(_) | Event::Capabilities(_) => Vec::new(),
     }
@@ -147,7 +149,7 @@ fn loss(ended: &Ended) -> Option<String> {
     let ended_it = |limit| match limit {
         // Otherwise the command met them and went on.
         Limit::Disk => ended.ended_by == EndedBy::Disk,
-        Limit::Processes => false,
+        Limit::Processes | Limit::Output => false,
         Limit::Wall | Limit::Memory | Limit::Cpu | Limit::FileSize => true,
     };
     let reached = ended.limits_reached.iter().find(|reached| ended_it(reached.limit));

@@ -2,7 +2,7 @@
 
 use crate::error::{Result, policy};
 use agentkit_protocol::{
-    Access, Bytes, Control, GitNames, Limits, Policy, ProcFiles, Rule, VERSION, Watch, WorkDir,
+    Access, Bytes, Control, GitNames, Limits, Net, Policy, ProcFiles, Rule, VERSION, Watch, WorkDir,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr};
@@ -27,6 +27,7 @@ pub(crate) struct Plan {
     pub(crate) workdir_read_only: bool,
     pub(crate) rules: Vec<(PathBuf, Access)>,
     pub(crate) proc: ProcFiles,
+    pub(crate) net: Net,
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
     pub(crate) git: GitNames,
     pub(crate) limits: Limits,
@@ -61,11 +62,12 @@ pub(crate) fn plan(asked: Policy) -> Result<Plan> {
         workdir: asked.workdir,
         rules,
         proc: asked.proc,
+        net: asked.net,
         files: asked.files.into_iter().map(file).collect::<Result<_>>()?,
         git: asked.git,
         limits: limits(asked.limits)?,
         watched_paths: watched_paths(&asked.watch)?,
-        watched_ports: watched_ports(&asked.watch)?,
+        watched_ports: watched_ports(&asked.watch, asked.net)?,
         watch_forks: asked.watch.forks,
         tty: asked.tty,
         require: asked.require,
@@ -132,7 +134,7 @@ impl Plan {
 }
 
 fn limits(limits: Limits) -> Result<Limits> {
-    let Limits { wall_ms, cpu_seconds, memory, disk, file_size, processes, open_files } = limits;
+    let Limits { wall_ms, cpu_seconds, memory, disk, file_size, processes, open_files, output } = limits;
     let bounds = [
         ("wall_ms", wall_ms, 1, LONGEST_WALL_MS),
         ("cpu_seconds", cpu_seconds, 1, LARGEST_LIMIT),
@@ -143,6 +145,7 @@ fn limits(limits: Limits) -> Result<Limits> {
         ("processes", processes, 3, 1 << 22),
         // The three streams, the dynamic loader's library, and one to work with.
         ("open_files", open_files, 5, 1 << 20),
+        ("output", output.unwrap_or(0), 0, LARGEST_LIMIT),
     ];
     for (name, value, least, most) in bounds {
         if value < least || value > most {
@@ -175,7 +178,10 @@ fn watched_paths(watch: &Watch) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn watched_ports(watch: &Watch) -> Result<Vec<u16>> {
+fn watched_ports(watch: &Watch, net: Net) -> Result<Vec<u16>> {
+    if net != Net::Loopback && !watch.tcp_ports.is_empty() {
+        return Err(policy("watch.tcp_ports are ports of the jail's own loopback, which net: loopback has"));
+    }
     let unique: BTreeSet<u16> = watch.tcp_ports.iter().copied().collect();
     if unique.contains(&0) || unique.len() != watch.tcp_ports.len() || unique.len() > 16 {
         return Err(policy("watch.tcp_ports takes at most 16 different ports, none of them 0"));

@@ -3,7 +3,7 @@
 use super::judge::text;
 use crate::jail::desk::Desk;
 use crate::jail::stage::helper;
-use crate::support::{Stop, need::need};
+use crate::support::{Stop, listener::Listener, need::need};
 use crate::tests;
 use std::fs;
 use std::process::{Command, Output};
@@ -20,7 +20,9 @@ tests![
     the_policy_that_is_printed_is_the_one_that_runs,
     a_policy_from_python,
     a_policy_from_node,
-    every_profile_runs
+    every_profile_runs,
+    networks_are_chosen,
+    output_is_cut_and_counted
 ];
 
 fn done(output: &Output) -> (i32, String) {
@@ -158,5 +160,41 @@ fn every_profile_runs() -> Result<(), Stop> {
         let run = desk.call(&["--profile", profile, "echo", profile], b"")?;
         assert_eq!(done(&run), (0, format!("{profile}\n")), "{run:?}");
     }
+    Ok(())
+}
+
+/// Judged by the listener of the host.
+fn networks_are_chosen() -> Result<(), Stop> {
+    need("python")?;
+    let desk = Desk::new()?;
+    for (net, reached) in [("none", 0), ("loopback", 0), ("host", 1)] {
+        let listener = Listener::start()?;
+        let connect =
+            format!("import socket; socket.create_connection(('127.0.0.1', {}))", listener.address().port());
+        let run = desk.call(&["--net", net, "python3", "-c", &connect], b"")?;
+        assert_eq!((listener.into_count()?, run.status.success()), (reached, reached == 1), "{net}: {run:?}");
+    }
+    let claimed = desk.call(&["--net", "host", "--require", "network_blocked", "true"], b"")?;
+    assert_eq!(claimed.status.code(), Some(125), "{claimed:?}");
+    assert!(text(&claimed.stderr).contains("shares the host's network"), "{claimed:?}");
+    Ok(())
+}
+
+fn output_is_cut_and_counted() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let script =
+        "printf 1234567890; printf abcdef >&2; dd if=/dev/zero bs=1000 count=1000 2>/dev/null; exit 3";
+    let run = desk.call(&["--output", "7", "sh", "-c", script], b"")?;
+    assert_eq!(done(&run), (3, "1234567".to_owned()), "{run:?}");
+    let said = text(&run.stderr);
+    assert!(said.starts_with("abcdef") && said.contains("standard output: 1000003 bytes more"), "{said}");
+    let whole = desk.call(&["--output", "6", "printf", "123456"], b"")?;
+    assert_eq!((done(&whole), text(&whole.stderr)), ((0, "123456".to_owned()), String::new()));
+    let one = desk.call_under(
+        &["sh".into(), "-c".into(), "exec \"$0\" \"$@\" 2>&1".into()],
+        &["--output", "3", "sh", "-c", "echo ab; echo cd >&2"],
+        b"",
+    )?;
+    assert!(text(&one.stdout).starts_with("ab\nagentkit-jail: output is cut: "), "{one:?}");
     Ok(())
 }

@@ -182,6 +182,7 @@ impl Corner {
                 file_size: 8 << 30,
                 processes: 600,
                 open_files: 1024,
+                output: None,
             },
             ..Policy::new([] as [Bytes; 0])
         };

@@ -179,11 +179,11 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 
 /// Goes on as a grandchild in a session of its own; only that one returns.
 fn become_a_daemon() -> Outcome {
-    let (mut start, mut started) = io::pipe()?;
+    let (mut until_there, there) = io::pipe()?;
     if fork()? != 0 {
-        drop(started);
-        // Who ends before the daemon is there ends the launcher, and nobody finds what comes later.
-        let _ = start.read(&mut [0]);
+        drop(there);
+        // Ends when the grandchild is there. Whoever lists the processes before that may find none that lasts.
+        until_there.read_to_end(&mut Vec::new())?;
         println!("tried: a daemon was started");
         exit(0);
     }
@@ -191,7 +191,8 @@ fn become_a_daemon() -> Outcome {
     if fork()? != 0 {
         exit(0);
     }
-    started.write_all(&[1])
+    drop(there);
+    Ok(())
 }
 
 fn close_all() {

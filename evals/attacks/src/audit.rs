@@ -1,8 +1,8 @@
 //! The corpus against a launcher.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Staged};
 use crate::launcher::Launcher;
-use crate::run::perform;
+use crate::run::{Run, perform};
 use crate::scene::Scene;
 use serde::Serialize;
 use std::io;
@@ -56,6 +56,27 @@ fn try_by(attack: &Attack, launcher: &Launcher, base: &Path) -> io::Result<Verdi
     Ok(match evidence {
         Some(evidence) => Verdict::Escaped(evidence),
         None if run.tried() => Verdict::Contained(run.says()),
-        None => Verdict::Error(format!("the attacker was not run ({}): {}", run.status, run.says())),
+        None => Verdict::Error(not_run(&run)),
     })
+}
+
+/// Whether a launcher runs the attacker at all, found out by one that does nothing; if not, why. Each attack would find the
+/// same, with a launcher that hangs for half a minute each.
+pub fn runs_anything(launcher: &Launcher, base: &Path) -> Result<(), String> {
+    let try_it = || {
+        let scene = Scene::new(base)?;
+        let enough = scene.enough().into_os_string();
+        perform(launcher, &scene, Staged::new(["hold".into(), "0".into(), enough], |_: &Run| None))
+    };
+    match try_it() {
+        Ok((run, _)) if run.tried() => Ok(()),
+        Ok((run, _)) => Err(not_run(&run)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn not_run(run: &Run) -> String {
+    let (says, status) = (run.says(), run.status.to_string());
+    let status = if says.contains(&status) { String::new() } else { format!(" ({status})") };
+    format!("the attacker was not run{status}: {says}")
 }

@@ -24,7 +24,7 @@ mod unjudged;
 mod victim;
 
 pub use attack::{Attack, CannotBite, Family};
-pub use audit::{Finding, Verdict, attempt, audit};
+pub use audit::{Finding, Verdict, attempt, audit, runs_anything};
 pub use benign::{BENIGN, Task, Use, try_benign};
 pub use family::corpus;
 pub use launcher::Launcher;

@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// The live processes of an attack: those with its marker among their arguments. A zombie has none.
 pub(crate) fn of(marker: &OsStr) -> Vec<u32> {
@@ -11,6 +13,13 @@ pub(crate) fn of(marker: &OsStr) -> Vec<u32> {
         arguments.split(|byte| *byte == 0).any(|word| word == marker.as_bytes())
     };
     pids().filter(is_one).collect()
+}
+
+/// The live processes that run a program.
+pub(crate) fn running(program: &Path) -> Vec<u32> {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let Some(program) = identity(program) else { return Vec::new() };
+    pids().filter(|pid| identity(Path::new(&format!("/proc/{pid}/exe"))) == Some(program)).collect()
 }
 
 /// A field of proc_pid_stat(5) by its number there, from the third on.

@@ -30,6 +30,8 @@ pub(crate) struct Run {
     pub(crate) stderr: Vec<u8>,
     /// Processes of the attack that were alive when the launcher had ended.
     pub(crate) left: Vec<u32>,
+    /// The same, of those that run its program, whatever they call themselves.
+    pub(crate) left_running_it: Vec<u32>,
 }
 
 impl Run {
@@ -95,19 +97,22 @@ pub(crate) fn finish(mut command: Command, scene: &Scene, look: impl FnMut()) ->
     command.stdout(File::create(output("out"))?).stderr(File::create(output("err"))?);
     let (mut child, _noted) = spawn(&mut command, Some(scene.marker()))?;
     let ended = wait(&mut child, look);
-    let left = left_over(scene);
+    // Before any is ended: the end of one may be that of the others, as with the init of a namespace.
+    let (left, left_running_it) = left_over(scene);
     // Whatever outlived the launcher is ours to end.
-    end_group(child.id(), &left);
+    end_group(child.id(), &[&left[..], &left_running_it].concat());
     let status = ended?;
-    Ok(Run { status, stdout: read(&output("out"))?, stderr: read(&output("err"))?, left })
+    let [stdout, stderr] = [read(&output("out"))?, read(&output("err"))?];
+    Ok(Run { status, stdout, stderr, left, left_running_it })
 }
 
-/// What is alive a moment later. A launcher may have killed what it leaves, and not waited for it to be dead.
-fn left_over(scene: &Scene) -> Vec<u32> {
+/// What carries the marker, and what runs the attacker, if it is alive a moment later too. A launcher may have killed what it
+/// leaves, and not waited for it to be dead.
+fn left_over(scene: &Scene) -> (Vec<u32>, Vec<u32>) {
     let end = Instant::now();
     loop {
-        let left = processes::of(scene.marker());
-        if left.is_empty() || end.elapsed() > GRACE {
+        let left = (processes::of(scene.marker()), processes::running(&scene.native()));
+        if (left.0.is_empty() && left.1.is_empty()) || end.elapsed() > GRACE {
             return left;
         }
         std::thread::sleep(PAUSE);

@@ -1,8 +1,11 @@
 //! Findings for programs.
 
-use super::Audited;
+use super::{Audited, table::word};
 use serde::Serialize;
+use serde_json::{Value, json};
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 /// Changes when a field changes its meaning.
 const VERSION: u16 = 1;
@@ -33,6 +36,30 @@ pub(super) fn report(audited: &[Audited]) -> io::Result<String> {
             verdict: &finding.verdict,
         })
     });
-    let report = serde_json::json!({ "version": VERSION, "findings": rows.collect::<Vec<_>>() });
+    let report = json!({
+        "version": VERSION,
+        "agentkit": env!("CARGO_PKG_VERSION"),
+        "host": host()?,
+        "launchers": audited.iter().map(counts).collect::<Vec<_>>(),
+        "findings": rows.collect::<Vec<_>>(),
+    });
     Ok(format!("{report:#}\n"))
+}
+
+/// What else decides what an attack finds: the same launcher holds on one kernel and not on another, or as a user only.
+fn host() -> io::Result<Value> {
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let uid = fs::metadata("/proc/self")?.uid();
+    Ok(json!({ "kernel": kernel.trim_end(), "machine": std::env::consts::ARCH, "uid": uid }))
+}
+
+fn counts(one: &Audited) -> Value {
+    let count = |wanted: &str| one.findings.iter().filter(|finding| word(&finding.verdict) == wanted).count();
+    json!({
+        "launcher": one.launcher,
+        "contained": count("contained"),
+        "escaped": count("ESCAPED"),
+        "cannot_bite": count("cannot bite"),
+        "error": count("error"),
+    })
 }

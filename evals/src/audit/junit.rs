@@ -1,7 +1,7 @@
 //! Findings for continuous integration: a suite for each launcher, a case for each attack.
 
 use super::Audited;
-use super::table::detail;
+use super::table::whole;
 use agentkit_attacks::{Finding, Verdict};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use std::io;
@@ -21,7 +21,7 @@ pub(super) fn report(audited: &[Audited]) -> io::Result<String> {
 fn case(finding: &Finding) -> TestCase {
     let failure = |kind| {
         let mut status = TestCaseStatus::non_success(kind);
-        status.set_message(format!("{}; it means: {}", detail(&finding.verdict), finding.attack.means));
+        status.set_message(format!("{}; it means: {}", whole(&finding.verdict), finding.attack.means));
         status
     };
     let status = match &finding.verdict {
@@ -30,7 +30,7 @@ fn case(finding: &Finding) -> TestCase {
         Verdict::Error(_) => failure(NonSuccessKind::Error),
         Verdict::CannotBite(_) => {
             let mut status = TestCaseStatus::skipped();
-            status.set_message(detail(&finding.verdict));
+            status.set_message(whole(&finding.verdict));
             status
         }
     };

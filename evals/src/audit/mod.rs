@@ -8,7 +8,8 @@ use crate::cli::{AuditArgs, exit_code};
 use crate::file::ReportFile;
 use crate::interrupt::{Removable, clean_up_on_interrupt};
 use agentkit_attacks::{
-    Attack, BENIGN, Family, Finding, Launcher, Use, Verdict, audit, corpus, end_all, try_benign,
+    Attack, BENIGN, Family, Finding, Launcher, Use, Verdict, audit, corpus, end_all, runs_anything,
+    try_benign,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, Write};
@@ -69,16 +70,14 @@ pub(crate) fn run(args: &AuditArgs, out: &mut impl Write) -> Result<u8, AuditErr
     let audited: Vec<_> = launchers
         .map(|(name, launcher)| Audited {
             launcher: name.to_owned(),
-            findings: with_progress(
-                &selected,
-                |attack| attack.name,
-                |attack| audit(attack, &launcher, base.path()),
-            ),
+            findings: attack_all(&selected, &launcher, base.path()),
         })
         .collect();
-    table::print(&audited, out).map_err(AuditError::Print)?;
-    finish(json, args.json.as_deref(), || json::report(&audited))?;
-    finish(junit, args.junit.as_deref(), || junit::report(&audited))?;
+    // What cannot be printed is still reported.
+    let printed = table::print(&audited, out).map_err(AuditError::Print);
+    let json = finish(json, args.json.as_deref(), || json::report(&audited));
+    let junit = finish(junit, args.junit.as_deref(), || junit::report(&audited));
+    printed.and(json).and(junit)?;
     Ok(exit_of(&audited))
 }
 
@@ -104,6 +103,18 @@ fn resolve(launcher: &str, jail: &Launcher) -> Launcher {
         AuditArgs::JAIL => jail.clone(),
         template => Launcher::Template(template.to_owned()),
     }
+}
+
+fn attack_all(selected: &[&'static Attack], launcher: &Launcher, base: &Path) -> Vec<Finding> {
+    let runs = runs_anything(launcher, base);
+    with_progress(
+        selected,
+        |attack| attack.name,
+        |attack| match &runs {
+            Ok(()) => audit(attack, launcher, base),
+            Err(why) => Finding { attack, verdict: Verdict::Error(why.clone()) },
+        },
+    )
 }
 
 fn benign(launcher: &Launcher, base: &Path) -> Vec<Use> {

@@ -9,6 +9,8 @@ use std::io::{self, Write};
 const SAID: usize = 70;
 /// The same of an error, which somebody has to act on.
 const SAID_OF_AN_ERROR: usize = 200;
+/// The same in a report, which nobody reads in columns.
+const SAID_WITH_ROOM: usize = 1000;
 
 /// The corpus itself.
 pub(super) fn list(selected: &[&Attack], out: &mut impl Write) -> io::Result<()> {
@@ -63,12 +65,21 @@ pub(super) fn word(verdict: &Verdict) -> &'static str {
 
 /// What was seen or said, fit for a terminal.
 pub(super) fn detail(verdict: &Verdict) -> String {
+    let columns = if matches!(verdict, Verdict::Error(_)) { SAID_OF_AN_ERROR } else { SAID };
+    one_line(said(verdict), columns)
+}
+
+/// The same where there is room.
+pub(super) fn whole(verdict: &Verdict) -> String {
+    one_line(said(verdict), SAID_WITH_ROOM)
+}
+
+fn said(verdict: &Verdict) -> &str {
     let (Verdict::Contained(text)
     | Verdict::Escaped(text)
     | Verdict::CannotBite(text)
     | Verdict::Error(text)) = verdict;
-    let columns = if matches!(verdict, Verdict::Error(_)) { SAID_OF_AN_ERROR } else { SAID };
-    one_line(text, columns)
+    text
 }
 
 /// What ordinary code needs, with a column for each launcher.

@@ -13,7 +13,7 @@ mod report;
 pub use bytes::Bytes;
 pub use capability::{Capabilities, Control, Level, Mechanism};
 pub use policy::{
-    Access, Commit, GitNames, LONGEST_SETTLING, Limits, Policy, ProcFiles, Rule, Watch, WorkDir,
+    Access, Commit, GitNames, LONGEST_SETTLING, Limits, Net, Policy, ProcFiles, Rule, Watch, WorkDir,
 };
 pub use report::{
     Attempt, Change, ChangeKind, Changes, Committed, Ended, EndedBy, EntryKind, Event, Failure, FailureKind,

@@ -32,6 +32,9 @@ pub struct Policy {
     /// How much of `/proc` there is.
     #[serde(default)]
     pub proc: ProcFiles,
+    /// Which network there is.
+    #[serde(default)]
+    pub net: Net,
     /// Whether names that host programs act on are protected where the jail can write.
     #[serde(default)]
     pub git: GitNames,
@@ -67,6 +70,7 @@ impl Policy {
             workdir: WorkDir::default(),
             rules: Vec::new(),
             proc: ProcFiles::default(),
+            net: Net::default(),
             git: GitNames::default(),
             tty: false,
             files: BTreeMap::new(),
@@ -169,6 +173,20 @@ pub enum ProcFiles {
     Full,
 }
 
+/// Which network the command has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Net {
+    /// Sockets of the internet's families are refused.
+    None,
+    /// The jail's own loopback, for programs that talk to themselves, where the host allows to raise one.
+    #[default]
+    Loopback,
+    /// The host's, with its abstract sockets and its names: everything that the launcher can reach. `network_blocked` is
+    /// then `none`. A run that reads untrusted text and has this can send what it reads anywhere.
+    Host,
+}
+
 /// What happens to names in a writable host directory by which host programs are made to execute something:
 /// git's `hooks`, `config` and their kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,7 +200,7 @@ pub enum GitNames {
     Off,
 }
 
-/// Bounds of one run. Each is always in force; there is no "unlimited".
+/// Bounds of one run. Each but `output` is always in force; there is no "unlimited".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -202,6 +220,9 @@ pub struct Limits {
     pub processes: u64,
     /// Open descriptors per process.
     pub open_files: u64,
+    /// Bytes that pass on each of the two output streams, or on both together where they are one file. What comes after them
+    /// is read and counted, and thrown away; the command goes on. Without it, all that the caller takes.
+    pub output: Option<u64>,
 }
 
 impl Default for Limits {
@@ -214,6 +235,7 @@ impl Default for Limits {
             file_size: 64 << 20,
             processes: 64,
             open_files: 256,
+            output: None,
         }
     }
 }

@@ -56,7 +56,7 @@ pub struct ReadBack {
     /// Whether Landlock forbids changes of mounts and device nodes too, as was tried. Kernels before Linux 5.19, or
     /// started without it, cannot; capabilities and filter forbid both in any case.
     pub landlock: bool,
-    /// Whether the jail's own loopback is up.
+    /// Whether a loopback is up: the jail's own, unless the policy shares the host's network.
     pub loopback: bool,
     /// Whether the kernel tells the supervisor what the jail's sockets hold.
     pub sockets_tell: bool,
@@ -228,6 +228,8 @@ pub enum Limit {
     FileSize,
     /// The number of processes.
     Processes,
+    /// Bytes of an output stream; the rest was thrown away.
+    Output,
 }
 
 /// A limit that was touched.

@@ -1,8 +1,9 @@
 //! Every flag, once: help, manual and completions say what stands here.
 
+use super::call::Call;
+use super::profile;
 use super::units;
 use super::values::{commit, controls, descriptor, known, rule, variable, work_dir};
-use super::{Call, profile};
 use agentkit_protocol::{Access, Control, Policy};
 use std::ffi::OsStr;
 
@@ -37,6 +38,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("--hide", "PATH", "hide it where something around it is shown", OfPolicy(|policy, path| rule(policy, path, Access::Hide))),
     flag("--tmpfs", "PATH", "show an empty private directory there", OfPolicy(|policy, path| rule(policy, path, Access::Tmpfs))),
     flag("--env", "NAME[=VALUE]", "set a variable of the command; without VALUE, to the caller's", OfPolicy(variable)),
+    flag("--net", "WHAT", "loopback (default): one of its own; none; or host: all that you can reach", OfPolicy(|policy, what| known(what).map(|it| policy.net = it))),
     flag("--proc", "WHAT", "of /proc: processes, or full for ps, free and runtimes", OfPolicy(|policy, what| known(what).map(|it| policy.proc = it))),
     flag("--wall", "TIME", "wall-clock time: 10s, 5m", OfPolicy(|policy, time| units::milliseconds(time).map(|it| policy.limits.wall_ms = it))),
     flag("--cpu", "TIME", "processor time of everything together", OfPolicy(|policy, time| units::seconds(time).map(|it| policy.limits.cpu_seconds = it))),
@@ -45,6 +47,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("--file-size", "SIZE", "size of a file", OfPolicy(|policy, size| units::bytes(size).map(|it| policy.limits.file_size = it))),
     flag("--processes", "N", "processes and threads at one time, the jail's two included", OfPolicy(|policy, n| units::count(n).map(|it| policy.limits.processes = it))),
     flag("--open-files", "N", "open files of a process", OfPolicy(|policy, n| units::count(n).map(|it| policy.limits.open_files = it))),
+    flag("--output", "SIZE", "bytes that pass on each output stream; the rest is counted and thrown away", OfPolicy(|policy, size| units::bytes(size).map(|it| policy.limits.output = Some(it)))),
     flag("--git", "WHAT", "protect (default) names that git executes, or off", OfPolicy(|policy, what| known(what).map(|it| policy.git = it))),
     flag("--require", "CONTROL,...", "run only if these are fully enforced; --probe lists them", OfPolicy(controls)),
     flag("--strict", "", "require network_blocked and filesystem_confined", OfPolicy(|policy, _| { policy.require.extend([Control::NetworkBlocked, Control::FilesystemConfined]); Ok(()) })),

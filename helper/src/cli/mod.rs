@@ -1,5 +1,6 @@
 //! The command line.
 
+mod call;
 mod flags;
 mod profile;
 mod units;
@@ -7,6 +8,7 @@ mod values;
 
 use crate::exit_code;
 use agentkit_protocol::{Bytes, Policy};
+use call::Call;
 use flags::{FLAGS, Set};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -73,20 +75,6 @@ pub(crate) enum PolicyFrom {
     Descriptor(i32),
     /// Made by the command line.
     Flags(Box<Policy>),
-}
-
-/// The flags that say nothing about the policy.
-#[derive(Default)]
-struct Call {
-    tty: bool,
-    policy_fd: Option<i32>,
-    report_fd: Option<i32>,
-    print_policy: bool,
-    probe: bool,
-    json: bool,
-    client: bool,
-    help: bool,
-    version: bool,
 }
 
 /// A flag by its place in the table, and its value.

@@ -3,7 +3,9 @@
 use super::layers::claim;
 use crate::error::{Result, failure};
 use crate::validate::Plan;
-use agentkit_protocol::{Access, Capabilities, Control, FailureKind, Level, Mechanism, ReadBack, WorkDir};
+use agentkit_protocol::{
+    Access, Capabilities, Control, FailureKind, Level, Mechanism, Net, ReadBack, WorkDir,
+};
 use std::path::PathBuf;
 
 const STEP: &str = "capabilities";
@@ -78,6 +80,9 @@ fn filesystem(holds: bool, uncoverable: bool) -> Level {
 fn network(holds: bool, plan: &Plan) -> Level {
     let shows = |(_, access): &(PathBuf, Access)| matches!(access, Access::Ro | Access::Rw);
     let shared = match plan.workdir {
+        _ if plan.net == Net::Host => {
+            return Level::None("the policy shares the host's network (net: host)".to_owned());
+        }
         _ if !holds => {
             let reason = "no network namespace of its own, or no filter on socket families";
             return Level::None(reason.to_owned());
@@ -133,6 +138,7 @@ pub(crate) fn check(capabilities: &Capabilities, plan: &Plan) -> Result<()> {
     let mut broken = capabilities.missing(PROMISED);
     // A stated exception is no broken promise.
     broken.retain(|(_, level)| matches!(level, Level::None(_)));
+    broken.retain(|(control, _)| *control != Control::NetworkBlocked || plan.net != Net::Host);
     if !broken.is_empty() && !cfg!(feature = "mutants") {
         return Err(failure(
             FailureKind::Host,

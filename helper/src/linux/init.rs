@@ -62,7 +62,7 @@ pub(crate) fn main(mut task: Task<'_>, channel: OwnedFd) -> ! {
 /// command was started.
 fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<Message> {
     die_with_supervisor(channel)?;
-    let network = network::begin(&task.plan.watched_ports)?;
+    let network = network::begin(task.plan)?;
     map_ids(&task.identity)?;
     privileges::forget_launcher()?;
     privileges::be_killed_first()?;

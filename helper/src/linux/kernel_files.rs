@@ -1,7 +1,7 @@
 //! Step 6: `/proc`.
 
+use super::detached::{clone, open_inside};
 use super::layers::Layer;
-use super::mounts::{clone, open_inside};
 use super::root::Root;
 use super::sys;
 use crate::error::{Context, Hint, Result};

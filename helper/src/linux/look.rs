@@ -6,12 +6,12 @@ use super::disk::Disk;
 use super::layers::Layer;
 use super::memory::Memory;
 use super::mounts;
+use super::pace::{rest_after, time_spent};
 use super::sockets::Sockets;
 use super::usage;
 use agentkit_protocol::{EndedBy, Limit, LimitReached, Limits, Usage};
 use nix::libc;
 use nix::sys::statfs::fstatfs;
-use nix::time::{ClockId, clock_gettime};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -242,16 +242,6 @@ impl<'a> Looks<'a> {
             EndedBy::Exit(_) | EndedBy::Signal(_) | EndedBy::Caller | EndedBy::Stopped(_) => return None,
         })
     }
-}
-
-/// Processor time of this process: on a busy host it is not to look less often for having waited for its turn.
-pub(crate) fn time_spent() -> Duration {
-    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
-}
-
-/// How long to leave alone what was begun at `began`: looking must not take more than a fifth of a processor.
-pub(crate) fn rest_after(began: Duration) -> Duration {
-    time_spent().saturating_sub(began) * 4
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod capabilities;
 mod cgroup;
 mod client_socket;
 mod cpu;
+mod detached;
 mod disk;
 mod exec;
 mod forks;
@@ -25,6 +26,7 @@ mod namespaces;
 mod network;
 mod overlay;
 mod owner_map;
+mod pace;
 mod privileges;
 mod proc_files;
 mod program;
@@ -104,7 +106,7 @@ struct Command<'a> {
 fn enter(plan: &Plan, workdir: &WorkPath, rules: Vec<Found>, command: Option<Command>) -> Result<Jail> {
     let identity = Identity::choose()?;
     let grants = command.as_ref().map_or(&[][..], |command| &command.program.grants);
-    let mut view = View::new(workdir, grants, rules)?;
+    let mut view = View::new(workdir, grants, rules, plan.net)?;
     let guarded = plan.git == GitNames::Protect && !Layer::Git.is_off();
     if identity.gives_up_root() {
         view.open_as_root(&identity, guarded)?;
@@ -124,7 +126,7 @@ fn enter(plan: &Plan, workdir: &WorkPath, rules: Vec<Found>, command: Option<Com
             (Some(program), Relays::to_nothing()?, Some(terminal))
         }
         Some(Command { program, stdin, from_client, terminal: None }) => {
-            (Some(program), Relays::start(stdin, from_client)?, None)
+            (Some(program), Relays::start(stdin, from_client, plan.limits.output)?, None)
         }
     };
     let directory = workdir.inside().to_path_buf();

@@ -1,5 +1,6 @@
 //! Step 6: the file view, each mount with its reason. Runs in the new mount namespace, as pid 1.
 
+use super::detached::{clone, open_inside};
 use super::git::Guards;
 use super::identity::INNER_ID;
 use super::kernel_files;
@@ -13,16 +14,14 @@ use super::workdir;
 use crate::error::{Context, Hint, Result, policy};
 use crate::validate::Plan;
 use agentkit_protocol::WorkDir;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::fcntl::{AT_FDCWD, OFlag, open};
 use nix::libc;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::pivot_root;
-use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 const STEP: &str = "mounts";
@@ -279,23 +278,6 @@ fn restricted(mount: OwnedFd, read_only: bool) -> Result<OwnedFd> {
     sys::restrict_mount(mount.as_fd(), view::restrictions(read_only))
         .context(STEP, "mount_setattr a detached mount")?;
     Ok(mount)
-}
-
-/// A detached copy of what is mounted at a path, or at `directory` itself for an empty one.
-pub(super) fn clone(directory: BorrowedFd, path: &Path) -> Result<OwnedFd> {
-    CString::new(path.as_os_str().as_bytes())
-        .map_err(io::Error::from)
-        .and_then(|path| sys::clone_mount(directory, &path))
-        .context(STEP, format_args!("open_tree {path:?}"))
-}
-
-/// Exactly the place that a path names in the jail: a link on the way there would mean that it was put there since the
-/// path was resolved.
-pub(super) fn open_inside(path: &Path) -> io::Result<OwnedFd> {
-    let how = OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW)
-        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
-    Ok(openat2(AT_FDCWD, front(path), how)?)
 }
 
 fn is_read_only(workdir: &Path) -> Result<bool> {

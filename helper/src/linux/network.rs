@@ -5,6 +5,8 @@
 use super::layers::Layer;
 use super::{sockets, sys, watch};
 use crate::error::{Context, Result};
+use crate::validate::Plan;
+use agentkit_protocol::Net;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use std::io;
@@ -17,7 +19,8 @@ const STACK: usize = 64 << 10;
 
 /// What is open in the namespace.
 pub(crate) struct Network {
-    /// Hosts that take capabilities away from user namespaces refuse to raise it; the network is then just as blocked.
+    /// Hosts that take capabilities away from user namespaces refuse to raise it, and a policy may not want one; the network
+    /// is then just as blocked.
     pub(crate) loopback: io::Result<()>,
     /// See [`sockets::open`].
     pub(crate) sockets: Option<OwnedFd>,
@@ -29,11 +32,11 @@ pub(crate) struct Network {
 pub(crate) struct Begun(JoinHandle<Result<(Option<OwnedFd>, Network)>>);
 
 /// Begins to make it. Until [`Begun::enter`] this thread is in the launcher's.
-pub(crate) fn begin(watched_ports: &[u16]) -> Result<Begun> {
+pub(crate) fn begin(plan: &Plan) -> Result<Begun> {
     sys::share_heap();
-    let ports = watched_ports.to_vec();
+    let (net, ports) = (plan.net, plan.watched_ports.clone());
     let thread =
-        Builder::new().stack_size(STACK).spawn(move || make(&ports)).context(STEP, "start a thread")?;
+        Builder::new().stack_size(STACK).spawn(move || make(net, &ports)).context(STEP, "start a thread")?;
     Ok(Begun(thread))
 }
 
@@ -49,8 +52,9 @@ impl Begun {
     }
 }
 
-fn make(watched_ports: &[u16]) -> Result<(Option<OwnedFd>, Network)> {
-    if Layer::NetworkNamespace.is_off() {
+fn make(net: Net, watched_ports: &[u16]) -> Result<(Option<OwnedFd>, Network)> {
+    if net == Net::Host || Layer::NetworkNamespace.is_off() {
+        // What would tell about sockets would tell about the host's.
         return Ok((None, Network { loopback: Ok(()), sockets: None, connections: None }));
     }
     unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from).context(STEP, "unshare CLONE_NEWNET")?;
@@ -59,7 +63,10 @@ fn make(watched_ports: &[u16]) -> Result<(Option<OwnedFd>, Network)> {
         .map_err(io::Error::from)
         .context(STEP, "open a socket")?;
     let namespace = sys::namespace_of_socket(any.as_fd()).context(STEP, "ioctl SIOCGSKNS")?;
-    let loopback = sys::raise_loopback(any.as_fd());
+    let loopback = match net {
+        Net::None => Err(io::Error::other("the policy wants none")),
+        Net::Loopback | Net::Host => sys::raise_loopback(any.as_fd()),
+    };
     let connections = match &loopback {
         Ok(()) => watch::listen_for_connections(watched_ports)?,
         Err(_) if watched_ports.is_empty() => None,

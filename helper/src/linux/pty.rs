@@ -3,7 +3,7 @@
 //! The caller's terminal itself never enters the jail: on it one could type into the caller's shell, read what is typed
 //! there later, or leave it in a state of one's choice. What the command *prints* does reach it, control sequences and all.
 
-use super::relay::Copiers;
+use super::relay::{Copiers, Finished};
 use super::sys;
 use crate::error::{Context, Hint, Result, policy};
 use nix::fcntl::{OFlag, open};
@@ -90,12 +90,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn start(master: OwnedFd, caller: &Terminal) -> Result<Self> {
+    pub(crate) fn start(master: OwnedFd, caller: &Terminal, most: Option<u64>) -> Result<Self> {
         let raw = Raw::enter(&caller.modes)?;
         let mut copiers = Copiers::default();
         let (stdin, stdout) = (io::stdin(), io::stdout());
         copiers.copy_input(stdin.as_fd(), master.as_fd())?;
-        copiers.copy_output(master.as_fd(), stdout.as_fd(), "standard output")?;
+        copiers.copy_output(master.as_fd(), stdout.as_fd(), "standard output", most)?;
         let session = Session { copiers, master, _raw: raw };
         // It may have changed since it was looked at, before anybody waited for news of it.
         session.resize();
@@ -103,7 +103,7 @@ impl Session {
     }
 
     /// See [`Copiers::finish`].
-    pub(crate) fn finish(mut self) -> Vec<String> {
+    pub(crate) fn finish(mut self) -> Finished {
         self.copiers.finish()
     }
 

@@ -62,20 +62,22 @@ pub(crate) struct Relays {
 impl Relays {
     /// Starts a copier for each stream that needs one; one for both outputs where they are the same file, which keeps
     /// the order of what is written.
-    pub(crate) fn start(stdin: Stdin, from_client: bool) -> Result<Self> {
+    pub(crate) fn start(stdin: Stdin, from_client: bool, most: Option<u64>) -> Result<Self> {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let (out, err) = (stat(stdout.as_fd())?, stat(stderr.as_fd())?);
         let is_one = (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino);
         let mut relays = Relays::default();
         relays.start_input(stdin, from_client)?;
+        // Somebody has to count.
+        let from_client = from_client && most.is_none();
         if !is_harmless(stdout.as_fd(), &out, from_client)? {
             let name = if is_one { "standard output and error" } else { "standard output" };
-            relays.stdout = Some(relays.output_to(stdout.as_fd(), name)?);
+            relays.stdout = Some(relays.output_to(stdout.as_fd(), name, most)?);
         }
         if !is_harmless(stderr.as_fd(), &err, from_client)? {
             relays.stderr = Some(match &relays.stdout {
                 Some(shared) if is_one => shared.try_clone().context(STEP, "duplicate a pipe")?,
-                _ => relays.output_to(stderr.as_fd(), "standard error")?,
+                _ => relays.output_to(stderr.as_fd(), "standard error", most)?,
             });
         }
         Ok(relays)
@@ -118,9 +120,9 @@ impl Relays {
         Ok(reader)
     }
 
-    fn output_to(&mut self, stream: BorrowedFd, name: &'static str) -> Result<OwnedFd> {
+    fn output_to(&mut self, stream: BorrowedFd, name: &'static str, most: Option<u64>) -> Result<OwnedFd> {
         let (reader, writer) = pipe()?;
-        self.copiers.copy_output(reader.as_fd(), stream, name)?;
+        self.copiers.copy_output(reader.as_fd(), stream, name, most)?;
         Ok(writer)
     }
 
@@ -148,7 +150,7 @@ impl Relays {
     }
 
     /// See [`Copiers::finish`].
-    pub(crate) fn finish(&mut self) -> Vec<String> {
+    pub(crate) fn finish(&mut self) -> Finished {
         self.copiers.finish()
     }
 }
@@ -168,35 +170,53 @@ pub(crate) struct Copiers {
 struct Copier {
     pid: libc::pid_t,
     pidfd: OwnedFd,
+    /// Where it says how much it threw away.
+    cut: OwnedFd,
+}
+
+/// What became of the output.
+#[derive(Default)]
+pub(crate) struct Finished {
+    /// What did not arrive, and why.
+    pub(crate) unwritten: Vec<String>,
+    /// What was more than may pass.
+    pub(crate) cut: Vec<String>,
 }
 
 impl Copiers {
     /// Starts a copier that is not waited for: what it has not copied, nobody reads any more.
     pub(crate) fn copy_input(&mut self, from: BorrowedFd, to: BorrowedFd) -> Result<()> {
-        self.input.push(Copier::start(from, to)?);
+        self.input.push(Copier::start(from, to, None)?);
         Ok(())
     }
 
     /// Starts a copier that is waited for.
-    pub(crate) fn copy_output(&mut self, from: BorrowedFd, to: BorrowedFd, name: &'static str) -> Result<()> {
-        self.output.push((Copier::start(from, to)?, name));
+    pub(crate) fn copy_output(
+        &mut self,
+        from: BorrowedFd,
+        to: BorrowedFd,
+        name: &'static str,
+        most: Option<u64>,
+    ) -> Result<()> {
+        self.output.push((Copier::start(from, to, most)?, name));
         Ok(())
     }
 
-    /// Waits until everything is copied, but for no caller that takes nothing: the run has to end. Returns what did not
-    /// arrive, and why.
-    pub(crate) fn finish(&mut self) -> Vec<String> {
+    /// Waits until everything is copied, but for no caller that takes nothing: the run has to end.
+    pub(crate) fn finish(&mut self) -> Finished {
         self.input.drain(..).for_each(|copier| drop(copier.end()));
         let deadline = Instant::now() + GRACE;
-        let mut lost = Vec::new();
+        let mut finished = Finished::default();
         for (copier, name) in self.output.drain(..) {
             let left = deadline.saturating_duration_since(Instant::now());
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
             // Readable once the copier is dead. Where it is not, or nobody can tell, it is now.
             let _ = poll(&mut [PollFd::new(copier.pidfd.as_fd(), PollFlags::POLLIN)], timeout);
-            lost.extend(copier.end().map(|why| format!("{name}: {why}")));
+            let (why, cut) = copier.end();
+            finished.unwritten.extend(why.map(|why| format!("{name}: {why}")));
+            finished.cut.extend(cut.map(|cut| format!("{name}: {cut} bytes more than may pass")));
         }
-        lost
+        finished
     }
 }
 
@@ -208,22 +228,33 @@ impl Drop for Copiers {
 }
 
 impl Copier {
-    fn start(from: BorrowedFd, to: BorrowedFd) -> Result<Self> {
+    fn start(from: BorrowedFd, to: BorrowedFd, most: Option<u64>) -> Result<Self> {
         let parent = nix::unistd::getpid();
+        let (cut, tell) = pipe()?;
         match sys::fork().context(STEP, "fork")? {
             // The command notices by SIGPIPE, and the supervisor by this.
-            Forked::Child => std::process::exit(code_of(copy_until_end(parent, from, to))),
+            Forked::Child => {
+                std::process::exit(code_of(copy_until_end(parent, from, to, (most, tell.as_fd()))))
+            }
             Forked::Parent { pid, .. } => {
                 let pidfd = sys::open_pidfd(pid).context(STEP, "pidfd_open")?;
-                Ok(Copier { pid, pidfd })
+                Ok(Copier { pid, pidfd, cut })
             }
         }
     }
 
-    /// Returns why it did not copy everything, if so.
-    fn end(self) -> Option<String> {
+    /// Returns why it did not copy everything, if so, and how many bytes were more than may pass.
+    fn end(self) -> (Option<String>, Option<u64>) {
         drop(sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL));
-        match sys::wait_with_usage(self.pid).ok()?.0 {
+        let why = sys::wait_with_usage(self.pid).ok().and_then(|(status, _)| Self::why(status));
+        let mut cut = [0; 8];
+        // One that was killed before it could say has cut nothing that anybody took.
+        let told = File::from(self.cut).read_exact(&mut cut);
+        (why, told.ok().map(|()| u64::from_ne_bytes(cut)))
+    }
+
+    fn why(status: libc::c_int) -> Option<String> {
+        match status {
             0 => None,
             status if libc::WIFEXITED(status) => {
                 Some(Errno::from_raw(libc::WEXITSTATUS(status)).desc().into())
@@ -242,7 +273,12 @@ fn code_of(copied: io::Result<()>) -> i32 {
 }
 
 /// Ends with the last writer, and so with the jail, or with an error when the reader does not take any more.
-fn copy_until_end(parent: nix::unistd::Pid, from: BorrowedFd, to: BorrowedFd) -> io::Result<()> {
+fn copy_until_end(
+    parent: nix::unistd::Pid,
+    from: BorrowedFd,
+    to: BorrowedFd,
+    (most, tell): (Option<u64>, BorrowedFd),
+) -> io::Result<()> {
     // Stuck, it would outlive a supervisor that was killed.
     set_pdeathsig(Signal::SIGKILL)?;
     if getppid() != parent {
@@ -251,25 +287,40 @@ fn copy_until_end(parent: nix::unistd::Pid, from: BorrowedFd, to: BorrowedFd) ->
     // What stops the supervisor must not cut off what the command has already written. Nor may a terminal suspend this
     // process for reading in the background: it gets an error, and the command an end of input.
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
-    // It holds these two and nothing else. (`to` is never 0, so that it is not overwritten first.)
+    // It holds these three and nothing else. (No number is one that is overwritten before: `to` may be 1 or 2, the pipes
+    // are above.)
+    let to = to.try_clone_to_owned()?;
     dup2_stdin(from)?;
-    dup2_stdout(to)?;
-    sys::close_range(2, i32::MAX)?;
-    copy(&mut File::from(sys::adopt(0)), &mut File::from(sys::adopt(1)))
+    dup2_stdout(&to)?;
+    drop(to);
+    dup2_stderr(tell)?;
+    sys::close_range(3, i32::MAX)?;
+    let most = most.unwrap_or(u64::MAX);
+    let cut = copy(&mut File::from(sys::adopt(0)), &mut File::from(sys::adopt(1)), most)?;
+    if cut > 0 {
+        File::from(sys::adopt(2)).write_all(&cut.to_ne_bytes())?;
+    }
+    Ok(())
 }
 
-/// By a buffer. `std::io::copy` would splice, which keeps the pipe locked for as long as the caller takes nothing: a
+/// Returns how much was read beyond what may pass. By a buffer: `std::io::copy` would splice, which keeps the pipe locked for as long as the caller takes nothing: a
 /// command that writes to it then waits for the lock, and not even SIGKILL ends that.
-fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
+fn copy(from: &mut File, to: &mut File, most: u64) -> io::Result<u64> {
     let mut buffer = [0; 16 << 10];
+    let (mut left, mut cut) = (most, 0);
     loop {
         match from.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(length) => write_all(to, &buffer[..length])?,
+            Ok(0) => return Ok(cut),
+            Ok(length) => {
+                let passes = length.min(usize::try_from(left).unwrap_or(usize::MAX));
+                write_all(to, &buffer[..passes])?;
+                left -= passes as u64;
+                cut += (length - passes) as u64;
+            }
             // A terminal whose other end is gone has an error in place of an end.
             Err(error) => match wait_if_temporary(error, from.as_fd(), PollFlags::POLLIN) {
                 Ok(()) => {}
-                Err(_) => return Ok(()),
+                Err(_) => return Ok(cut),
             },
         }
     }

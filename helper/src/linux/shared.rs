@@ -2,7 +2,7 @@
 //! there as long as anybody has it mapped, and in nobody's resident memory.
 
 use super::usage::{self, FRESH, Process};
-use super::{look, proc_files};
+use super::{pace, proc_files};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ struct Known {
 impl Shared {
     /// Reads the mappings of processes that changed, as many as fit into `budget`.
     pub(crate) fn look(&mut self, proc: &OwnedFd, processes: &[Process], budget: Duration) {
-        let (began, spent) = (Instant::now(), look::time_spent());
+        let (began, spent) = (Instant::now(), pace::time_spent());
         if self.look_again.is_some_and(|time| began < time) {
             return;
         }
@@ -67,7 +67,7 @@ impl Shared {
             self.known.insert(process.pid, Known { process: process.clone(), read, objects, mappings });
         }
         self.add_up();
-        self.look_again = Some(Instant::now() + look::rest_after(spent));
+        self.look_again = Some(Instant::now() + pace::rest_after(spent));
     }
 
     fn add_up(&mut self) {

@@ -3,7 +3,7 @@
 //! The kernel tells by sock_diag(7), to everybody, about the sockets of the network namespace that the asking socket was
 //! made in.
 
-use super::{look, proc_files};
+use super::{pace, proc_files};
 use crate::error::{Context, Result};
 use nix::libc;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
@@ -78,9 +78,9 @@ impl Sockets {
         if hosts_internet_memory().is_some_and(|all| all <= spare) {
             self.internet = 0;
         } else if Instant::now() >= self.ask_again {
-            let began = look::time_spent();
+            let began = pace::time_spent();
             self.internet = self.ask_about_internet();
-            self.ask_again = Instant::now() + look::rest_after(began);
+            self.ask_again = Instant::now() + pace::rest_after(began);
         }
         self.internet
     }

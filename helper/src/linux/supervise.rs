@@ -9,6 +9,7 @@ use super::message::{self, Message};
 use super::namespaces::Jail;
 use super::overlay::{self, Layers};
 use super::pty::Session;
+use super::relay::Finished;
 use super::signals::{Signals, Told};
 use super::sys;
 use super::watch::Traces;
@@ -16,8 +17,8 @@ use crate::error::{Context, Result, failure};
 use crate::report::Reporter;
 use crate::validate::{self, Plan};
 use agentkit_protocol::{
-    Attempt, Bytes, Capabilities, Commit, Ended, EndedBy, Event, Failure, FailureKind, Mechanism, Policy,
-    Quarantined, Started, Usage, VERSION, WorkDir,
+    Attempt, Bytes, Capabilities, Commit, Ended, EndedBy, Event, Failure, FailureKind, Limit, LimitReached,
+    Mechanism, Policy, Quarantined, Started, Usage, VERSION, WorkDir,
 };
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -46,8 +47,14 @@ pub(crate) fn run(mut jail: Jail, plan: &Plan, reporter: &mut Reporter) -> Resul
     let mut ended = Supervisor::new(&jail, plan).watch(lifeline.as_ref(), |started| {
         reporter.send(&Event::Started(started));
     })?;
-    ended.unwritten.extend(jail.relays.finish());
+    take_over(jail.relays.finish(), &mut ended);
     Ok(ended)
+}
+
+fn take_over(Finished { unwritten, cut }: Finished, ended: &mut Ended) {
+    ended.unwritten.extend(unwritten);
+    let reached = |evidence| LimitReached { limit: Limit::Output, evidence };
+    ended.limits_reached.extend(cut.into_iter().map(reached));
 }
 
 /// Waits for a jail that only goes as far as a probe does.
@@ -184,7 +191,8 @@ impl<'a> Supervisor<'a> {
                 let written = self.plan.writes_to_bound_workdir();
                 let workdir = if written { Some(handle("the work dir")?) } else { None };
                 if let Some(caller) = &self.jail.terminal {
-                    self.session = Some(Session::start(handle("the terminal")?, caller)?);
+                    self.session =
+                        Some(Session::start(handle("the terminal")?, caller, self.plan.limits.output)?);
                 }
                 let overlay = match self.plan.workdir {
                     WorkDir::Overlay { commit, .. } => {
@@ -328,12 +336,12 @@ impl<'a> Supervisor<'a> {
         let running = running.as_ref();
         let wanted = |commit: Commit| if self.stop_asked.is_some() { Commit::Never } else { commit };
         let at_limit = self.forks().map(|forks| forks.at_limit);
-        let unwritten = self.session.take().map_or_else(Vec::new, Session::finish);
+        let output = self.session.take().map(Session::finish).unwrap_or_default();
         let usage =
             running.map_or_else(Usage::default, |running| running.looks.usage(running.since.elapsed(), cpu));
         // Only now can nothing be added any more.
         let Swept { quarantined, unchecked } = self.jail.guards.sweep();
-        Ok(Ended {
+        let mut ended = Ended {
             limits_reached: running
                 .map_or_else(Vec::new, |running| running.looks.limits_reached(ended_by, at_limit)),
             ended_by,
@@ -344,8 +352,10 @@ impl<'a> Supervisor<'a> {
                 .map(|(layers, commit)| overlay::settle(layers, wanted(*commit), self.plan.git, ended_by)),
             quarantined,
             unchecked,
-            unwritten,
-        })
+            unwritten: Vec::new(),
+        };
+        take_over(output, &mut ended);
+        Ok(ended)
     }
 
     fn forks(&self) -> Option<&Forks> {

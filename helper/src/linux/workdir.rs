@@ -1,7 +1,7 @@
 //! Step 3: the directory that the command works in, found once.
 
 use super::resolve::{links_between, look, plain};
-use super::view::Access;
+use super::view::entry::Access;
 use crate::error::{Context, Hint, Result, policy};
 use crate::validate::Plan;
 use agentkit_protocol::{Failure, FailureKind, WorkDir};

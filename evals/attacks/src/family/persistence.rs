@@ -4,6 +4,7 @@ use super::filesystem::must_be_root;
 use crate::attack::Family::Persistence;
 use crate::attack::{Attack, CannotBite, PYTHON, Staged};
 use crate::judge::Judge;
+use crate::launcher::quoted;
 use crate::run::Run;
 use crate::scene::Scene;
 use agentkit_protocol::Control;
@@ -277,13 +278,14 @@ struct Plant {
 impl Plant {
     fn new(scene: &Scene) -> Self {
         let executed = scene.own().join("executed");
-        let text = format!("#!/bin/sh\n: > '{}'\n", executed.display()).into();
+        let text = format!("#!/bin/sh\n: > {}\n", quoted(executed.as_os_str())).into();
         Plant { text, executed }
     }
 
     /// Settings that have git do the same, beside others of its core.
     fn setting(&self, others: &str) -> String {
-        format!("[core]\n\tfsmonitor = \": > '{}' #\"\n{others}", self.executed.display())
+        let executed = quoted(self.executed.as_os_str()).replace('\\', r"\\").replace('"', "\\\"");
+        format!("[core]\n\tfsmonitor = \": > {executed} #\"\n{others}")
     }
 
     /// It must not be executed when the host works with git afterwards.

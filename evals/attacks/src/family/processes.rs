@@ -14,7 +14,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -433,18 +432,11 @@ fn output_holder(scene: &Scene) -> Result<Staged, CannotBite> {
     outlives(scene, "output_holder")
 }
 
-/// It is known by its program, and ended here: it does not carry the marker.
+/// It is known by its program: it does not carry the marker.
 fn renamed_daemon(scene: &Scene) -> Result<Staged, CannotBite> {
-    let program = fs::metadata(scene.native())?;
-    let program = (program.dev(), program.ino());
-    let judge = move |_: &Run| {
-        let runs_it = |pid: &u32| {
-            let executable = fs::metadata(format!("/proc/{pid}/exe"));
-            executable.is_ok_and(|found| (found.dev(), found.ino()) == program)
-        };
-        let left: Vec<u32> = processes::pids().filter(runs_it).collect();
-        left.iter().for_each(|pid| end(*pid));
-        (!left.is_empty()).then(|| "a process under another name was alive after the end".to_owned())
+    let judge = |run: &Run| {
+        let is_there = !run.left_running_it.is_empty();
+        is_there.then(|| "a process under another name was alive after the end".to_owned())
     };
     Ok(Staged::new(["renamed_daemon".into(), scene.enough().into_os_string()], judge))
 }

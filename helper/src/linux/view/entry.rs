@@ -1,6 +1,5 @@
 //! What is mounted at one path.
 
-use super::STEP;
 use crate::error::{Context, Hint, Result};
 use crate::linux::owner_map::OwnerMaps;
 use crate::linux::resolve::{open_real, replaced};
@@ -10,6 +9,8 @@ use nix::libc;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+
+const STEP: &str = "view";
 
 /// What can be done there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

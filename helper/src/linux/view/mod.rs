@@ -1,6 +1,6 @@
 //! Step 4: what the jail will see, decided outside.
 
-mod entry;
+pub(super) mod entry;
 mod host_proc;
 mod rules;
 mod system;
@@ -10,7 +10,7 @@ use super::owner_map::OwnerMaps;
 use super::resolve::{open_real, replaced};
 use super::workdir::WorkPath;
 use crate::error::{Context, Hint, Result, policy};
-use agentkit_protocol::Bytes;
+use agentkit_protocol::{Bytes, Net};
 pub(crate) use entry::{Access, Entry, Kind, restrictions};
 use nix::fcntl::readlinkat;
 use nix::libc;
@@ -49,8 +49,11 @@ pub(crate) struct View {
 
 impl View {
     /// Decides what is seen; mounts nothing yet.
-    pub(crate) fn new(workdir: &WorkPath, grants: &[PathBuf], rules: Vec<Found>) -> Result<Self> {
+    pub(crate) fn new(workdir: &WorkPath, grants: &[PathBuf], rules: Vec<Found>, net: Net) -> Result<Self> {
         let mut system = System::of(Path::new("/"))?;
+        if net == Net::Host {
+            system.add_names_of_hosts(Path::new("/"))?;
+        }
         let mut entries = BTreeMap::new();
         for path in grants {
             grant(&mut system, &mut entries, path)?;

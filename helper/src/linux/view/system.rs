@@ -32,6 +32,8 @@ const ETC_NESTED: [(&str, &str, bool); 4] = [
     // Where the links among the certificates lead on Fedora and its kin.
     ("pki", "ca-trust/extracted", true),
 ];
+/// See resolv.conf(5) and its kin.
+const NAMES_OF_HOSTS: [&str; 5] = ["gai.conf", "host.conf", "hosts", "nsswitch.conf", "resolv.conf"];
 /// Java's are named after what lies here.
 const JAVA: &str = "/usr/lib/jvm";
 /// Python's after what this leads to: `python3.13`.
@@ -61,6 +63,14 @@ impl System {
         }
         system.add_configuration(root).context(STEP, "look through /etc")?;
         Ok(system)
+    }
+
+    /// How a program on the host's network finds out addresses.
+    pub(super) fn add_names_of_hosts(&mut self, root: &Path) -> Result<()> {
+        NAMES_OF_HOSTS
+            .iter()
+            .try_for_each(|name| self.add_entry(root, Path::new("/etc").join(name), false))
+            .context(STEP, "look through /etc")
     }
 
     /// Whether this is the top of something that is shown.
