@@ -104,7 +104,7 @@ fn memory(state: &ReadBack, plan: &Plan) -> Level {
     let claim = format!(
         "the supervisor adds up every 10 ms what is resident, page tables, swapped pages, what sockets queue, and shared \
          memory up to where it was seen mapped; not {queues}shared memory that was unmapped but for a part between two \
-         looks, pipes (64 MiB for each user), and the kernel's own small objects such as file locks; files in memory count \
+         looks, pipes (64 MiB for each user), and the kernel's own small objects such as file locks and mappings; files in memory count \
          toward disk. Whoever keeps a process's mappings locked can delay a look, and with it signals, for seconds, and \
          the wall clock for half a second. If it is required, a cgroup is made for it where the launcher may"
     );
