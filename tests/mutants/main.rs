@@ -117,7 +117,7 @@ fn attempt_without(attack: &'static Attack, layers: &[&str]) -> Result<Verdict, 
     let helper = directory.path().join("jail");
     let script = format!("#!/bin/sh\nexec env AGENTKIT_JAIL_WITHOUT={} {HELPER} \"$@\"\n", layers.join(","));
     support::write_program(&helper, script.as_bytes())?;
-    Ok(attempt(attack, &Launcher::jail_to_attack(helper), directory.path()))
+    Ok(attempt(attack, &Launcher::jail_to_attack(&helper), directory.path()))
 }
 
 fn directory() -> Result<tempfile::TempDir, Stop> {

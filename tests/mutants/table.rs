@@ -25,7 +25,7 @@ pub(crate) const LAYERS: [(&str, &[Control]); 27] = [
     ("Git", &[FilesystemConfined]),
     ("Descriptors", &[EnvironmentScrubbed]),
     ("Session", &[ProcessesIsolated, EnvironmentScrubbed]),
-    ("Streams", &[EnvironmentScrubbed, FilesystemConfined]),
+    ("Streams", &[EnvironmentScrubbed, FilesystemConfined, DiskLimited]),
     ("DeathSignal", &[KilledAsATree]),
     ("Proc", &[ProcessesIsolated]),
     ("KernelFiles", &[FilesystemConfined]),
@@ -161,6 +161,9 @@ pub(crate) const SETS: &[(&[&str], &[&str])] = &[
     ]),
     (&["Rlimits", "Filter"], &[
         "fork_bomb_by_clone3",
+    ]),
+    (&["Streams", "Rlimits"], &[
+        "disk_by_output",
     ]),
     (&["Looks", "Filter"], &[
         "memory_in_a_sysv_segment",

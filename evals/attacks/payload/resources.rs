@@ -35,6 +35,7 @@ pub const ATTACKS: &[Named] = &[
     ("nameless_files", nameless_files),
     ("reserve", reserve),
     ("empty_files", empty_files),
+    ("output", output),
     ("spin_together", spin_together),
     ("spin_in_turn", spin_in_turn),
     ("raise_limit", raise_limit),
@@ -265,6 +266,13 @@ fn files(arguments: &[OsString]) -> Outcome {
     let all =
         (0..FILL / SIZE).try_for_each(|at| fill(File::create(format!("part-{at}"))?.as_raw_fd() as usize, SIZE));
     held(&arguments[0], all)
+}
+
+fn output(_: &[OsString]) -> Outcome {
+    let (mut out, part) = (io::stdout(), vec![b'x'; MIB]);
+    (0..200).try_for_each(|_| out.write_all(&part))?;
+    // What follows is a line of its own.
+    out.write_all(b"\n")
 }
 
 /// No directory shows them.

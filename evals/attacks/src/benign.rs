@@ -142,7 +142,7 @@ fn try_by(task: &Task, launcher: &Launcher, base: &Path) -> io::Result<Option<St
         .map(|program| format!("command -v {program} >/dev/null || {{ echo no {program} >&2; exit 1; }}\n"));
     let script = format!("{}{}\necho worked", needs.unwrap_or_default(), task.script);
     let argv = ["sh".into(), "-ec".into(), OsString::from(script), scene.marker().to_owned()];
-    let mut command = launcher.command(&scene, "", &argv)?;
+    let mut command = launcher.command(&scene, "", &argv);
     command.process_group(0);
     let run = finish(command, &scene, || ())?;
     let worked = run.status.success() && run.stdout.ends_with(b"worked\n");

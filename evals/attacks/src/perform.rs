@@ -35,7 +35,7 @@ pub(crate) fn perform(
     };
     argv.push(scene.marker().to_owned());
     argv.extend(staged.argv);
-    let mut command = launcher.command(scene, &staged.before, &argv)?;
+    let mut command = launcher.command(scene, &staged.before, &argv);
     if staged.leads_a_session {
         command = in_a_session(&command, scene);
     } else {
@@ -49,7 +49,7 @@ pub(crate) fn perform(
 
 /// Runs a launcher to its end and ends what it left behind. `look` is called every few milliseconds meanwhile.
 pub(crate) fn finish(mut command: Command, scene: &Scene, look: impl FnMut()) -> io::Result<Run> {
-    let output = |name: &str| scene.own().join(name);
+    let output = |name: &str| scene.output(name);
     command.stdin(File::open("/dev/null")?);
     command.stdout(File::create(output("out"))?).stderr(File::create(output("err"))?);
     let (mut child, _noted) = spawn(&mut command, Some(scene.marker()))?;

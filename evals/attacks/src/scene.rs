@@ -60,6 +60,11 @@ impl Scene {
         self.path("own")
     }
 
+    /// Where an output stream of a launcher goes.
+    pub(crate) fn output(&self, stream: &str) -> PathBuf {
+        self.own().join(stream)
+    }
+
     /// A file that tells an attacker that its judge has seen what there was to see.
     pub(crate) fn enough(&self) -> PathBuf {
         self.granted().join("enough")

@@ -58,7 +58,8 @@ pub(crate) fn run(args: &AuditArgs, out: &mut impl Write) -> Result<u8, AuditErr
     // Under this name this program is the jail.
     let own = std::env::current_exe();
     own.and_then(|own| std::os::unix::fs::symlink(own, &helper)).map_err(directory)?;
-    let jail = if args.benign { Launcher::jail_to_work_in(helper) } else { Launcher::jail_to_attack(helper) };
+    let jail =
+        if args.benign { Launcher::jail_to_work_in(&helper) } else { Launcher::jail_to_attack(&helper) };
     let launchers = args.launchers().map(|launcher| (launcher, resolve(launcher, &jail)));
     if args.benign {
         let tried: Vec<_> =

@@ -134,6 +134,13 @@ pub(super) const ATTACKS: &[Attack] = &[
         DISK,
         |s| fills(s, "reserve"),
     ),
+    Attack::new(
+        Resources,
+        "disk_by_output",
+        "code that you run prints until the disk is full on which its output is kept",
+        DISK,
+        output,
+    ),
     Attack::new(Resources, "inodes", "code that you run leaves you no room for one more file", DISK, inodes),
     Attack::new(Resources, "cpu_of_many_at_once", "code that you run keeps your processors busy", CPU, |s| {
         spins(s, "spin_together")
@@ -327,6 +334,15 @@ fn fills(scene: &Scene, attack: &str) -> Result<Staged, CannotBite> {
         holding.sees(held).then(|| format!("{} MiB of the disk were held", held / MIB))
     };
     Ok(staged(scene, attack, Seen::new(scene, look)))
+}
+
+fn output(scene: &Scene) -> Result<Staged, CannotBite> {
+    let kept = scene.output("out");
+    let judge = move |_: &Run| {
+        let length = kept.metadata().map_or(0, |kept| kept.len());
+        (length > MUCH_DISK).then(|| format!("{} MiB of output were kept", length / MIB))
+    };
+    Ok(Staged::new(["output"], judge))
 }
 
 fn blocks(metadata: &fs::Metadata) -> u64 {
