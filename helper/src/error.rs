@@ -55,8 +55,8 @@ impl<T> Hint<T> for Result<T> {
 /// The text of an error without std's trailing "(os error 1)", which the errno field already says.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
-    match text.find(" (os error") {
-        Some(end) => text[..end].to_owned(),
+    match text.split_once(" (os error") {
+        Some((plain, _)) => plain.to_owned(),
         None => text,
     }
 }

@@ -97,7 +97,7 @@ fn nothing_left(mut input: impl Read) -> Result<()> {
 fn read_json(input: impl Read) -> Result<Policy> {
     let mut text = Vec::new();
     let limit = frame::MAX_PAYLOAD as u64;
-    input.take(limit + 1).read_to_end(&mut text).context(STEP, "read the policy")?;
+    input.take(limit.saturating_add(1)).read_to_end(&mut text).context(STEP, "read the policy")?;
     if text.len() > frame::MAX_PAYLOAD {
         return Err(policy(format_args!("oversized: the JSON policy has more than {limit} bytes")));
     }

@@ -10,6 +10,22 @@
 //!                                    └─clone─> the command
 //! ```
 
+// A panic ends the jail at a point that no review has looked at: what can fail returns an error.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::print_stderr,
+        clippy::print_stdout,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used
+    )
+)]
+
 mod cli;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "hints come from mechanisms"))]
 mod error;
@@ -35,6 +51,7 @@ use agentkit_protocol::{Event, Policy};
 use cli::{Command, Format};
 use report::Reporter;
 use std::ffi::OsString;
+use std::io::Write;
 
 /// The name under which an embedding program is its own jail executable.
 pub const NAME: &str = "agentkit-jail";
@@ -61,7 +78,8 @@ pub fn main() -> i32 {
         Ok(Command::Print(policy)) => print(&policy),
         Ok(Command::Run(caller)) => run(caller),
         Err(message) => {
-            eprintln!("{NAME}: {message} (see `{NAME} --help`)");
+            // The exit code says it as well, if nobody can be told.
+            let _ = writeln!(std::io::stderr(), "{NAME}: {message} (see `{NAME} --help`)");
             exit_code::FAILED
         }
     }

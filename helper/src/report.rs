@@ -183,7 +183,7 @@ fn exit_code(event: &Event) -> i32 {
         Event::Ended(Ended { ended_by, unwritten, .. }) => match ended_by {
             EndedBy::Exit(0) if !unwritten.is_empty() => exit_code::FAILED,
             EndedBy::Exit(code) => *code,
-            EndedBy::Signal(number) | EndedBy::Stopped(number) => exit_code::SIGNAL + number,
+            EndedBy::Signal(number) | EndedBy::Stopped(number) => exit_code::SIGNAL.saturating_add(*number),
             EndedBy::WallClock => exit_code::WALL_CLOCK,
             // SIGKILL is what the tree died of.
             EndedBy::Memory | EndedBy::Cpu | EndedBy::Disk | EndedBy::Caller => exit_code::SIGNAL + 9,

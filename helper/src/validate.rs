@@ -97,7 +97,7 @@ fn variable((name, value): (String, Bytes)) -> Result<(String, Bytes)> {
 }
 
 fn file((name, content): (String, Bytes)) -> Result<(PathBuf, Vec<u8>)> {
-    let plain = matches!(Path::new(&name).components().collect::<Vec<_>>()[..], [Component::Normal(only)] if only == &name[..]);
+    let plain = matches!(Path::new(&name).components().collect::<Vec<_>>().as_slice(), [Component::Normal(only)] if **only == *name);
     if !plain || name.contains('\0') || name.len() > 255 {
         return Err(policy(format_args!("files has a name that is not a plain file name: {name:?}")));
     }

@@ -2,17 +2,20 @@
 
 use super::judge::refused;
 use crate::jail::desk::Desk;
+use crate::jail::stage::helper;
 use crate::support::{Stop, write_program};
 use crate::tests;
 use agentkit_protocol::{Bytes, Ended, EndedBy, FailureKind, Policy};
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 tests![
     exit_codes_of_the_command_come_through,
     a_signal_is_128_more,
     the_wall_clock_is_124,
     a_refusal_is_125,
+    a_refusal_that_cannot_be_told_is_125,
     a_file_that_cannot_be_executed_is_126,
     a_missing_command_is_127,
     the_report_tells_the_commands_own_codes_apart
@@ -56,6 +59,16 @@ fn a_refusal_is_125() -> Result<(), Stop> {
     let mut policy = desk.tracer();
     policy.limits.processes = 0;
     assert_eq!(refused(&desk, &desk.launch(&policy)?, 125)?, FailureKind::Policy);
+    Ok(())
+}
+
+/// Where the message cannot be written, the code still says it.
+fn a_refusal_that_cannot_be_told_is_125() -> Result<(), Stop> {
+    for arguments in [&["--walls"][..], &["--wall", "0", "true"]] {
+        let full = File::options().write(true).open("/dev/full")?;
+        let status = Command::new(helper()).args(arguments).stderr(full).status()?;
+        assert_eq!(status.code(), Some(125), "{arguments:?}");
+    }
     Ok(())
 }
 

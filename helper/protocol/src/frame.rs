@@ -63,7 +63,7 @@ pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
         .ok()
         .filter(|_| written <= MAX_PAYLOAD)
         .ok_or(FrameError::Oversized(written))?;
-    frame[6..HEADER].copy_from_slice(&length.to_le_bytes());
+    frame.iter_mut().skip(6).zip(length.to_le_bytes()).for_each(|(byte, known)| *byte = known);
     Ok(frame)
 }
 
@@ -86,7 +86,7 @@ pub fn payload_length(header: &[u8; HEADER]) -> Result<usize, FrameError> {
 pub fn decode_payload<T: DeserializeOwned>(payload: &[u8]) -> Result<T, FrameError> {
     let (message, used) = bincode::serde::decode_from_slice(payload, config())
         .map_err(|error| FrameError::Malformed(error.to_string()))?;
-    match payload.len() - used {
+    match payload.len().abs_diff(used) {
         0 => Ok(message),
         left => Err(FrameError::Malformed(format!("{left} bytes left over after the message"))),
     }
@@ -105,17 +105,18 @@ pub fn read<T: DeserializeOwned>(mut input: impl Read) -> Result<Option<T>, Fram
     let mut payload = Vec::new();
     let got = input.take(length as u64).read_to_end(&mut payload)?;
     if got < length {
-        return Err(FrameError::Truncated { got: HEADER + got, want: HEADER + length });
+        let [got, want] = [got, length].map(|length| length.saturating_add(HEADER));
+        return Err(FrameError::Truncated { got, want });
     }
     decode_payload(&payload).map(Some)
 }
 
 fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut got = 0;
-    while got < buffer.len() {
-        match input.read(&mut buffer[got..]) {
+    while let Some(rest) = buffer.get_mut(got..).filter(|rest| !rest.is_empty()) {
+        match input.read(rest) {
             Ok(0) => break,
-            Ok(n) => got += n,
+            Ok(n) => got = got.saturating_add(n),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

@@ -9,7 +9,7 @@ mod values;
 use crate::exit_code;
 use agentkit_protocol::{Bytes, Policy};
 use call::Call;
-use flags::{FLAGS, Set};
+use flags::{FLAGS, Flag, Set};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -77,8 +77,8 @@ pub(crate) enum PolicyFrom {
     Flags(Box<Policy>),
 }
 
-/// A flag by its place in the table, and its value.
-type Given = (usize, OsString);
+/// A flag's place in the table, the flag, and its value.
+type Given = (usize, &'static Flag, OsString);
 
 /// Reads the arguments that follow the program's name.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<Command, String> {
@@ -86,8 +86,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Command, String> {
     let mut call = Call::default();
     let mut policy = Policy::new(command.iter().map(|argument| Bytes::from(argument.as_bytes())));
     let mut builds = None;
-    for (at, value) in &given {
-        let flag = &FLAGS[*at];
+    for (_, flag, value) in &given {
         let done = match flag.set {
             Set::Policy(set) => {
                 builds = Some(flag.name);
@@ -165,9 +164,10 @@ fn split(arguments: &[OsString]) -> Result<(Vec<Given>, &[OsString]), String> {
             _ if !name.starts_with('-') || name == "-" => break rest,
             _ => {}
         }
-        let at = FLAGS.iter().position(|flag| flag.name == name).ok_or_else(|| unknown(argument))?;
+        let mut flags = FLAGS.iter().enumerate();
+        let (at, flag) = flags.find(|(_, flag)| flag.name == name).ok_or_else(|| unknown(argument))?;
         rest = others;
-        let value = match (FLAGS[at].value, value) {
+        let value = match (flag.value, value) {
             ("", None) => OsString::new(),
             ("", Some(_)) => return Err(format!("{name} takes no value")),
             (_, Some(value)) => value.to_owned(),
@@ -177,24 +177,23 @@ fn split(arguments: &[OsString]) -> Result<(Vec<Given>, &[OsString]), String> {
                 value.clone()
             }
         };
-        given.push((at, value));
+        given.push((at, flag, value));
     };
-    given.sort_by_key(|(at, _)| *at);
+    given.sort_by_key(|(at, ..)| *at);
     Ok((given, command))
 }
 
 /// `--name=value` in two; an argument that is no text is no flag.
 fn name_and_value(argument: &OsStr) -> (&str, Option<&OsStr>) {
     let bytes = argument.as_bytes();
-    let end = bytes.iter().position(|byte| *byte == b'=').filter(|_| bytes.starts_with(b"--"));
-    let name = end.map_or(bytes, |end| &bytes[..end]);
-    let name = match std::str::from_utf8(name) {
+    let sides = values::around_equals(bytes).filter(|_| bytes.starts_with(b"--"));
+    let name = match std::str::from_utf8(sides.map_or(bytes, |(name, _)| name)) {
         Ok("-h") => "--help",
         Ok("-V") => "--version",
         Ok(name) => name,
         Err(_) => "",
     };
-    (name, end.map(|end| OsStr::from_bytes(&bytes[end + 1..])))
+    (name, sides.map(|(_, value)| OsStr::from_bytes(value)))
 }
 
 fn unknown(argument: &OsStr) -> String {

@@ -48,11 +48,17 @@ pub(super) fn rule(policy: &mut Policy, path: &OsStr, access: Access) -> Result<
     Ok(())
 }
 
+/// What is on either side of the first `=`.
+pub(super) fn around_equals(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut sides = bytes.splitn(2, |byte| *byte == b'=');
+    Some((sides.next()?, sides.next()?))
+}
+
 /// `NAME=VALUE`, or `NAME` for the caller's own, which has to be there.
 pub(super) fn variable(policy: &mut Policy, value: &OsStr) -> Result<(), String> {
     let bytes = value.as_bytes();
-    let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
-        Some(end) => (&bytes[..end], bytes[end + 1..].to_vec()),
+    let (name, value) = match around_equals(bytes) {
+        Some((name, value)) => (name, value.to_vec()),
         None => {
             let callers = std::env::var_os(value).ok_or_else(|| format!("{value:?} is not set here"))?;
             (bytes, callers.as_bytes().to_vec())

@@ -50,7 +50,7 @@ impl Topics {
             filter.extend([
                 (JUMP_IF_EQUAL, 0, 4, call as u32),
                 // The lower half, which is all that the kernel looks at.
-                (LOAD_WORD, 0, 0, ARGUMENTS + 8 * mode as u32),
+                (LOAD_WORD, 0, 0, ARGUMENTS.saturating_add((mode as u32).saturating_mul(8))),
                 (JUMP_IF_ANY_BIT, 0, 1, libc::S_ISGID),
                 (RETURN, 0, 0, USER_NOTIF),
                 (RETURN, 0, 0, ALLOW),

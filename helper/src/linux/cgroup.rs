@@ -139,7 +139,7 @@ impl Group {
     pub(crate) fn killed(&self) -> u64 {
         let mut text = [0; 1024];
         let length = self.events.read_at(&mut text, 0).unwrap_or(0);
-        parse_killed(&String::from_utf8_lossy(&text[..length])).unwrap_or(0)
+        parse_killed(&String::from_utf8_lossy(text.get(..length).unwrap_or_default())).unwrap_or(0)
     }
 }
 

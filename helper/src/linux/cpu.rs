@@ -33,14 +33,24 @@ impl Ledger {
         let handed_on = living.iter().filter_map(|(process, time)| {
             Some(time.childrens.saturating_sub(self.living.get(process)?.childrens))
         });
-        let handed_on: Duration = handed_on.sum();
+        let handed_on = sum(handed_on);
         let ended = self.living.iter().filter(|(process, _)| !living.contains_key(process));
-        let ended: Duration = ended.map(|(_, time)| time.own + time.childrens).sum();
+        let ended = sum(ended.map(|(_, time)| time.all()));
         // Whoever waited for one of them has it all, sooner or later by way of others.
-        self.lost += ended.saturating_sub(handed_on);
+        self.lost = self.lost.saturating_add(ended.saturating_sub(handed_on));
         self.living = living;
-        self.lost + self.living.values().map(|time| time.own + time.childrens).sum::<Duration>()
+        self.lost.saturating_add(sum(self.living.values().map(Time::all)))
     }
+}
+
+impl Time {
+    fn all(&self) -> Duration {
+        self.own.saturating_add(self.childrens)
+    }
+}
+
+fn sum(times: impl Iterator<Item = Duration>) -> Duration {
+    times.fold(Duration::ZERO, Duration::saturating_add)
 }
 
 #[cfg(test)]

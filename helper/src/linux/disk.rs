@@ -1,5 +1,6 @@
 //! What a run adds to the file system of a work dir on the host. Only private directories have a size of their own.
 
+use super::deadline;
 use super::tree::{Bounds, FileId, Step, Walk};
 use super::usage::{self, Process};
 use nix::dir::Dir;
@@ -86,14 +87,14 @@ impl Disk {
     fn lost(&mut self) -> u64 {
         let free = free(&self.workdir).unwrap_or(self.most_free);
         self.most_free = self.most_free.max(free);
-        let lost = self.most_free - free;
+        let lost = self.most_free.saturating_sub(free);
         self.peak_lost = self.peak_lost.max(lost);
         lost
     }
 
     /// Begins with files that have no name left, since processes close them at any time.
     fn begin(&self, proc: &OwnedFd, processes: &[Process]) -> Option<Count> {
-        let far = Instant::now() + Duration::from_secs(24 * 3600);
+        let far = deadline::after(Instant::now(), Duration::from_secs(24 * 3600));
         let bounds = Bounds {
             entries: MOST_ENTRIES,
             crosses_devices: false,
@@ -115,7 +116,7 @@ impl Disk {
 impl Count {
     /// Takes files until there are more bytes than `limit` or the time is over; false if it was all.
     fn go_on(&mut self, since: Duration, limit: u64, time: Duration) -> bool {
-        let deadline = Instant::now() + time;
+        let deadline = deadline::after(Instant::now(), time);
         let mut unfinished = true;
         while unfinished && self.bytes <= limit && Instant::now() < deadline {
             unfinished = self.step(since);
@@ -159,7 +160,7 @@ impl Count {
     fn add(&mut self, stat: &libc::stat) {
         if stat.st_nlink < 2 || self.linked.insert(FileId::of(stat)) {
             // Blocks, whatever the block size of the file system, are of 512 bytes; holes have none.
-            self.bytes = self.bytes.saturating_add(stat.st_blocks.unsigned_abs() * 512);
+            self.bytes = self.bytes.saturating_add(stat.st_blocks.unsigned_abs().saturating_mul(512));
         }
     }
 
@@ -185,7 +186,7 @@ fn free(directory: &OwnedFd) -> Option<u64> {
 /// When the file was last written, given a name or otherwise changed: nobody can set that back.
 fn changed(stat: &libc::stat) -> Duration {
     let seconds = Duration::from_secs(stat.st_ctime.try_into().unwrap_or(0));
-    seconds + Duration::from_nanos(stat.st_ctime_nsec.try_into().unwrap_or(0))
+    seconds.saturating_add(Duration::from_nanos(stat.st_ctime_nsec.try_into().unwrap_or(0)))
 }
 
 #[cfg(test)]

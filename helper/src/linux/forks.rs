@@ -38,13 +38,13 @@ impl Forks {
         while self.let_through.front().is_some_and(|since| since.elapsed() > UNSEEN) {
             self.let_through.pop_front();
         }
-        self.held = alive < limit && alive + self.let_through.len() as u64 >= limit;
+        self.held = alive < limit && alive.saturating_add(self.let_through.len() as u64) >= limit;
     }
 
     /// The call of one that was asked about goes on.
     pub(super) fn let_one_through(&mut self, alive: u64, limit: u64) {
-        self.count += 1;
-        self.at_limit += u64::from(alive >= limit);
+        self.count = self.count.saturating_add(1);
+        self.at_limit = self.at_limit.saturating_add(u64::from(alive >= limit));
         self.let_through.push_back(Instant::now());
     }
 }

@@ -90,8 +90,8 @@ impl Identity {
 /// as one from ourselves.
 fn claim_from_pool() -> Result<Identity> {
     let start = std::process::id() % POOL_SIZE;
-    for offset in 0..POOL_SIZE {
-        let id = POOL_START + (start + offset) % POOL_SIZE;
+    for offset in (start..POOL_SIZE).chain(0..start) {
+        let id = POOL_START.saturating_add(offset);
         // An abstract socket is a lock that the kernel drops with its last holder, and that leaves no file behind.
         let name = SocketAddr::from_abstract_name(format!("agentkit-jail/uid/{id}"))
             .context(STEP, "name a claim")?;
@@ -102,7 +102,7 @@ fn claim_from_pool() -> Result<Identity> {
         }
     }
     // Any user can take the names. That costs root's jails their exclusive uids, but must not stop them.
-    let id = POOL_START + POOL_SIZE + start;
+    let id = (POOL_START + POOL_SIZE).saturating_add(start);
     Ok(Identity { uid: id, gid: id, gives_up_root: true, _claim: None })
 }
 

@@ -11,7 +11,7 @@ use super::pty::{self, Terminal};
 use super::relay::Relays;
 use super::signals::{self, ForInit};
 use super::view::View;
-use super::{capabilities, landlock, limits, mounts, privileges, read_back, seccomp, sys};
+use super::{capabilities, deadline, landlock, limits, mounts, privileges, read_back, seccomp, sys};
 use crate::error::{Context, Hint, Result};
 use crate::validate::Plan;
 use agentkit_protocol::{EndedBy, ReadBack};
@@ -108,7 +108,8 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<Message> {
     let told = message::send(channel.as_fd(), &Message::Started { read_back }, &handles)
         .context(STEP, "report the start");
     let Some(pid) = command else { return told.map(|()| Message::Ended(EndedBy::Exit(0))) };
-    let deadline = Instant::now() + Duration::from_millis(task.plan.limits.wall_ms) + SPARE;
+    let time = Duration::from_millis(task.plan.limits.wall_ms).saturating_add(SPARE);
+    let deadline = deadline::after(Instant::now(), time);
     Ok(told.and_then(|()| reap_until_gone(pid, deadline)).map_or_else(Message::Broke, Message::Ended))
 }
 

@@ -36,7 +36,7 @@ fn table(limits: &Limits) -> [Row; 11] {
     let data = limits.memory.saturating_mul(4).max(4 << 30);
     [
         // The supervisor belongs to the run and lives outside of the namespace.
-        row("nproc", "Max processes", RLIMIT_NPROC, limits.processes - 1),
+        row("nproc", "Max processes", RLIMIT_NPROC, limits.processes.saturating_sub(1)),
         row("cpu", "Max cpu time", RLIMIT_CPU, limits.cpu_seconds),
         row("fsize", "Max file size", RLIMIT_FSIZE, limits.file_size),
         row("nofile", "Max open files", RLIMIT_NOFILE, limits.open_files),
@@ -85,7 +85,7 @@ pub(crate) fn apply(limits: &Limits) -> Result<BTreeMap<String, u64>> {
 fn ceiling(row: &Row) -> nix::Result<rlim_t> {
     Ok(match row.resource {
         // The kernel sends SIGXCPU at the soft limit and kills at the hard one: a second lets a handler say goodbye.
-        Resource::RLIMIT_CPU => row.value + 1,
+        Resource::RLIMIT_CPU => row.value.saturating_add(1),
         // Init has yet to send descriptors, see `with_all_files`; for the command, `settle` makes it that of the soft one.
         Resource::RLIMIT_NOFILE => row.value.max(getrlimit(row.resource)?.1),
         _ => row.value,

@@ -90,7 +90,7 @@ impl<'a> Looks<'a> {
         let Some((proc, _)) = &self.open else { return Seen::default() };
         let Ok(processes) = usage::processes(proc) else { return Seen::default() };
         // The supervisor belongs to the run too.
-        let alive = 1 + processes.iter().map(|process| process.tasks).sum::<u64>();
+        let alive = processes.iter().fold(1_u64, |sum, process| sum.saturating_add(process.tasks));
         let memory = self.memory.used(proc, &processes, self.limits.memory);
         self.peak.tasks = self.peak.tasks.max(alive);
         self.peak.memory = self.peak.memory.max(memory);
@@ -136,7 +136,7 @@ impl<'a> Looks<'a> {
     fn look_at_private_directories(&mut self) {
         let Some(system) = self.open.as_ref().and_then(|(_, private)| fstatfs(private).ok()) else { return };
         let blocks = system.blocks().saturating_sub(system.blocks_free()).saturating_sub(mounts::OWN_BLOCKS);
-        let used = blocks * u64::try_from(system.block_size()).unwrap_or(0);
+        let used = blocks.saturating_mul(u64::try_from(system.block_size()).unwrap_or(0));
         self.peak.private = self.peak.private.max(used);
         self.disk_was_full |= system.blocks_free() == 0 || system.files_free() == 0;
     }

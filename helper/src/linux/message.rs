@@ -113,6 +113,7 @@ pub(crate) fn receive<M: DeserializeOwned>(channel: BorrowedFd) -> io::Result<Op
         return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     let length = received.bytes;
-    let message = frame::read(&bytes[..length]).map_err(io::Error::other)?;
+    bytes.truncate(length);
+    let message = frame::read(bytes.as_slice()).map_err(io::Error::other)?;
     Ok(message.map(|message| (message, descriptors)))
 }

@@ -5,6 +5,7 @@ mod capabilities;
 mod cgroup;
 mod client_socket;
 mod cpu;
+mod deadline;
 mod detached;
 mod disk;
 mod exec;

@@ -41,8 +41,8 @@ pub(super) fn change(question: &seccomp_notif, waits: impl Fn() -> bool) -> nix:
         return Err(Errno::ESRCH);
     }
     let call = c_long::from(question.data.nr);
-    let mode = CALLS.iter().find(|(known, _)| *known == call).map(|(_, at)| question.data.args[*at]);
-    let mode = Mode::from_bits_truncate(mode.ok_or(Errno::EPERM)? as u32 & !libc::S_ISUID);
+    let mode = CALLS.iter().find(|(known, _)| *known == call).and_then(|(_, at)| question.data.args.get(*at));
+    let mode = Mode::from_bits_truncate(*mode.ok_or(Errno::EPERM)? as u32 & !libc::S_ISUID);
     let directory = Task(task).directory(call, &question.data.args)?;
     // The kernel says the same, unless the launcher has privileges over others' files.
     if fstat(&directory)?.st_uid != Uid::effective().as_raw() {
@@ -121,7 +121,7 @@ impl Task {
         let mut bytes = [0; libc::PATH_MAX as usize];
         let length = File::from(memory.map_err(unknown)?).read_at(&mut bytes, address);
         let length = length.map_err(|_| Errno::EFAULT)?;
-        match CStr::from_bytes_until_nul(&bytes[..length]) {
+        match CStr::from_bytes_until_nul(bytes.get(..length).unwrap_or_default()) {
             Ok(text) => Ok(PathBuf::from(OsStr::from_bytes(text.to_bytes()))),
             Err(_) if length == bytes.len() => Err(Errno::ENAMETOOLONG),
             Err(_) => Err(Errno::EFAULT),

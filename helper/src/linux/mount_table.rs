@@ -90,14 +90,18 @@ fn plain(field: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [first, after @ ..] = rest {
-        let number = after
-            .get(..3)
-            .filter(|_| *first == b'\\')
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
-        path.push(number.unwrap_or(*first));
-        rest = if number.is_some() { &after[3..] } else { after };
+        let number = octal(after).filter(|_| *first == b'\\');
+        let (byte, after) = number.unwrap_or((*first, after));
+        path.push(byte);
+        rest = after;
     }
     PathBuf::from(OsString::from_vec(path))
+}
+
+/// The number in three digits, and what follows them.
+fn octal(bytes: &[u8]) -> Option<(u8, &[u8])> {
+    let (digits, after) = bytes.split_at_checked(3)?;
+    Some((u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()?, after))
 }
 
 #[cfg(test)]

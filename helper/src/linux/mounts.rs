@@ -213,11 +213,12 @@ fn make_private_directory(root: &mut Root, path: &Path, mode: u32) -> Result<()>
 }
 
 /// Parents come first, so that the longest path decides. Returns the layers of the one that is an overlay.
-fn show_entries(root: &mut Root, entries: &mut [Entry]) -> Result<Option<Layers>> {
+fn show_entries(root: &mut Root, mut entries: &mut [Entry]) -> Result<Option<Layers>> {
     let mut layers = None;
-    for at in 0..entries.len() {
-        let is_empty = !entries.get(at + 1).is_some_and(|next| next.path.starts_with(&entries[at].path));
-        layers = show(root, &mut entries[at], is_empty)?.or(layers);
+    while let Some((entry, rest)) = entries.split_first_mut() {
+        let is_empty = !rest.first().is_some_and(|next| next.path.starts_with(&entry.path));
+        layers = show(root, entry, is_empty)?.or(layers);
+        entries = rest;
     }
     Ok(layers)
 }

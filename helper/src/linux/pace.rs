@@ -10,5 +10,5 @@ pub(crate) fn time_spent() -> Duration {
 
 /// How long to leave alone what was begun at `began`: looking must not take more than a fifth of a processor.
 pub(crate) fn rest_after(began: Duration) -> Duration {
-    time_spent().saturating_sub(began) * 4
+    time_spent().saturating_sub(began).saturating_mul(4)
 }

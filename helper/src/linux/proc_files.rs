@@ -18,15 +18,17 @@ pub(crate) fn read_all(mut file: File) -> io::Result<String> {
     let mut bytes = vec![0; 4096];
     let mut length = 0;
     loop {
-        match file.read(&mut bytes[length..]) {
+        let room = bytes.get_mut(length..).unwrap_or_default();
+        let size = room.len();
+        match file.read(room) {
             // Those about one process as a whole are made and given in one piece, if it fits.
-            Ok(more) if more < bytes.len() - length => break bytes.truncate(length + more),
-            Ok(more) => length += more,
+            Ok(more) if more < size => break bytes.truncate(length.saturating_add(more)),
+            Ok(more) => length = length.saturating_add(more),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
         if length == bytes.len() {
-            bytes.resize(2 * length, 0);
+            bytes.resize(length.saturating_mul(2), 0);
         }
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())

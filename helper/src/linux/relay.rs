@@ -7,6 +7,7 @@
 //!
 //! A copier of input reads ahead: what the command leaves unread is lost to whoever reads the caller's stream next.
 
+use super::deadline;
 use super::layers::Layer;
 use super::sys::{self, Forked};
 use crate::error::{Context, Result};
@@ -205,7 +206,7 @@ impl Copiers {
     /// Waits until everything is copied, but for no caller that takes nothing: the run has to end.
     pub(crate) fn finish(&mut self) -> Finished {
         self.input.drain(..).for_each(|copier| drop(copier.end()));
-        let deadline = Instant::now() + GRACE;
+        let deadline = deadline::after(Instant::now(), GRACE);
         let mut finished = Finished::default();
         for (copier, name) in self.output.drain(..) {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -307,15 +308,15 @@ fn copy_until_end(
 /// command that writes to it then waits for the lock, and not even SIGKILL ends that.
 fn copy(from: &mut File, to: &mut File, most: u64) -> io::Result<u64> {
     let mut buffer = [0; 16 << 10];
-    let (mut left, mut cut) = (most, 0);
+    let (mut left, mut cut) = (most, 0_u64);
     loop {
         match from.read(&mut buffer) {
             Ok(0) => return Ok(cut),
             Ok(length) => {
                 let passes = length.min(usize::try_from(left).unwrap_or(usize::MAX));
-                write_all(to, &buffer[..passes])?;
-                left -= passes as u64;
-                cut += (length - passes) as u64;
+                write_all(to, buffer.get(..passes).ok_or(io::ErrorKind::InvalidData)?)?;
+                left = left.saturating_sub(passes as u64);
+                cut = cut.saturating_add(length.saturating_sub(passes) as u64);
             }
             // A terminal whose other end is gone has an error in place of an end.
             Err(error) => match wait_if_temporary(error, from.as_fd(), PollFlags::POLLIN) {
@@ -330,7 +331,7 @@ fn write_all(to: &mut File, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match to.write(bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(length) => bytes = &bytes[length..],
+            Ok(length) => bytes = bytes.get(length..).ok_or(io::ErrorKind::InvalidData)?,
             Err(error) => wait_if_temporary(error, to.as_fd(), PollFlags::POLLOUT)?,
         }
     }

@@ -63,7 +63,7 @@ impl Root {
     /// Makes it, with room for `size` bytes and for `names` beside the private ones, and enters it.
     pub(crate) fn new(size: u64, names: u64) -> Result<Self> {
         // A file costs the kernel about a kilobyte that no size limit counts.
-        let files = (size >> 12).clamp(1024, 1 << 20) + names.saturating_sub(FEW_NAMES);
+        let files = (size >> 12).clamp(1024, 1 << 20).saturating_add(names.saturating_sub(FEW_NAMES));
         let (size, files) = if Layer::Sizes.is_off() { (0, 0) } else { (size, files) };
         let options = format!("mode=0755,size={size},nr_inodes={files}");
         let private = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
@@ -142,7 +142,8 @@ impl Root {
     pub(crate) fn back(&self, path: &Path) -> PathBuf {
         match self.ground(&key(path)) {
             (top, Ground::Own { back, .. }) => {
-                let rest = &front(path).as_os_str().as_bytes()[top..];
+                // A key is as long as its path, or empty.
+                let rest = front(path).as_os_str().as_bytes().get(top..).unwrap_or_default();
                 match rest.strip_prefix(b"/").unwrap_or(rest) {
                     [] | b"." => back.clone(),
                     rest => back.join(OsStr::from_bytes(rest)),
@@ -155,7 +156,7 @@ impl Root {
     /// A directory that is not in the jail's view until it is bound there.
     pub(crate) fn directory_apart(&mut self, mode: u32) -> Result<PathBuf> {
         let path = PathBuf::from(format!("../../{}", self.apart));
-        self.apart += 1;
+        self.apart = self.apart.saturating_add(1);
         make(mkdir(&path, Mode::from_bits_truncate(mode)), &path)?;
         Ok(path)
     }
@@ -249,7 +250,7 @@ fn is_below(path: &[u8], top: &[u8]) -> bool {
 
 fn parent(path: &[u8]) -> Option<&[u8]> {
     match path.iter().rposition(|&byte| byte == 0) {
-        Some(end) => Some(&path[..end]),
+        Some(end) => path.get(..end),
         None => (!path.is_empty()).then_some(&[]),
     }
 }

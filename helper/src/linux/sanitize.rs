@@ -104,8 +104,8 @@ pub(super) fn close_all_but_streams_and(kept: &[i32]) -> io::Result<()> {
     kept.sort_unstable();
     let mut first = FIRST;
     for fd in kept {
-        sys::close_range(first, fd - 1)?;
-        first = fd + 1;
+        sys::close_range(first, fd.saturating_sub(1))?;
+        first = fd.saturating_add(1);
     }
     sys::close_range(first, i32::MAX)
 }
@@ -131,7 +131,8 @@ pub(super) fn ignored_signals() -> io::Result<Vec<i32>> {
     let status = proc_files::read("/proc/self/status")?;
     let mask = proc_files::status_field(&status, "SigIgn").unwrap_or("0");
     let mask = u64::from_str_radix(mask, 16).map_err(io::Error::other)?;
-    Ok((1..=64).filter(|number| mask & (1 << (number - 1)) != 0).collect())
+    let numbers = (1..=64).zip(0..).filter(|(_, bit)| mask.unbounded_shr(*bit) & 1 == 1);
+    Ok(numbers.map(|(number, _)| number).collect())
 }
 
 #[cfg(test)]

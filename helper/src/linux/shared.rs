@@ -2,7 +2,7 @@
 //! there as long as anybody has it mapped, and in nobody's resident memory.
 
 use super::usage::{self, FRESH, Process};
-use super::{pace, proc_files};
+use super::{deadline, pace, proc_files};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -47,15 +47,15 @@ impl Shared {
         self.known.retain(|pid, known| {
             processes.iter().any(|process| process.pid == *pid && process.started == known.process.started)
         });
-        for at in 0..processes.len() {
-            let process = &processes[(self.turn + at) % processes.len()];
+        let first = self.turn.checked_rem(processes.len()).unwrap_or(0);
+        for (at, process) in processes.iter().cycle().skip(first).take(processes.len()).enumerate() {
             let is_fresh =
                 |known: &Known| known.process.holds_the_same(process) && known.read.elapsed() < FRESH;
             if self.known.get(&process.pid).is_some_and(is_fresh) {
                 continue;
             }
             if began.elapsed() > budget {
-                self.turn += at;
+                self.turn = self.turn.wrapping_add(at);
                 break;
             }
             let (objects, mappings) = match usage::maps(proc, process) {
@@ -67,7 +67,7 @@ impl Shared {
             self.known.insert(process.pid, Known { process: process.clone(), read, objects, mappings });
         }
         self.add_up();
-        self.look_again = Some(Instant::now() + pace::rest_after(spent));
+        self.look_again = Some(deadline::after(Instant::now(), pace::rest_after(spent)));
     }
 
     fn add_up(&mut self) {
@@ -78,7 +78,7 @@ impl Shared {
             *reach = (*reach).max(before).max(*end);
         }
         self.objects = objects;
-        self.mappings = self.known.values().map(|known| known.mappings).sum();
+        self.mappings = self.known.values().fold(0, |sum, known| known.mappings.saturating_add(sum));
     }
 
     /// Bytes that the objects can hold, which is no more than all shared memory of the host.
@@ -89,14 +89,14 @@ impl Shared {
 
     /// Bytes that the kernel needs to remember the mappings.
     pub(crate) fn mappings(&self) -> u64 {
-        self.mappings * MAPPING
+        self.mappings.saturating_mul(MAPPING)
     }
 }
 
 /// What may be in the mappings of a process that nobody may look into, since it runs a program that it cannot read: all
 /// that is mapped counts as one object. The jail's init is closed as well, but shares nothing.
 fn closed(process: &Process) -> Vec<(u64, u64)> {
-    if process.pid == INIT { Vec::new() } else { vec![(u64::MAX - u64::from(process.pid), process.mapped)] }
+    if process.pid == INIT { Vec::new() } else { vec![(!u64::from(process.pid), process.mapped)] }
 }
 
 /// Objects in the text of `/proc/PID/maps`, see proc_pid_maps(5): inode, and up to where it is mapped.

@@ -3,7 +3,7 @@
 //! The kernel tells by sock_diag(7), to everybody, about the sockets of the network namespace that the asking socket was
 //! made in.
 
-use super::{pace, proc_files};
+use super::{deadline, pace, proc_files};
 use crate::error::{Context, Result};
 use nix::libc;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
@@ -53,7 +53,8 @@ impl Sockets {
     pub(crate) fn new(diag: OwnedFd) -> Self {
         let largest = proc_files::read("/proc/sys/net/core/wmem_max").ok();
         // Twice what a program asks for is what the kernel gives, see socket(7).
-        let largest_buffer = largest.and_then(|text| text.trim().parse().ok()).unwrap_or(212_992_u64) * 2;
+        let largest_buffer =
+            largest.and_then(|text| text.trim().parse().ok()).unwrap_or(212_992_u64).saturating_mul(2);
         Sockets { diag, largest_buffer, internet: 0, ask_again: Instant::now() }
     }
 
@@ -80,7 +81,7 @@ impl Sockets {
         } else if Instant::now() >= self.ask_again {
             let began = pace::time_spent();
             self.internet = self.ask_about_internet();
-            self.ask_again = Instant::now() + pace::rest_after(began);
+            self.ask_again = deadline::after(Instant::now(), pace::rest_after(began));
         }
         self.internet
     }
@@ -136,14 +137,14 @@ fn inet_request(family: u8, protocol: u8) -> Vec<u8> {
 /// Sends a request and takes every answer to it.
 fn dump(diag: &OwnedFd, request: &[u8], mut take: impl FnMut(&[u8])) -> io::Result<()> {
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-    let length = 16 + request.len() as u32;
+    let length = (request.len() as u32).saturating_add(16);
     let header =
         [&length.to_ne_bytes()[..], &BY_FAMILY.to_ne_bytes(), &flags.to_ne_bytes(), &[0; 8]].concat();
     send(diag.as_raw_fd(), &[&header, request].concat(), MsgFlags::empty())?;
     let mut buffer = vec![0; 32 << 10];
     loop {
         let length = recv(diag.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT)?;
-        if !take_messages(&buffer[..length], &mut take)? {
+        if !take_messages(buffer.get(..length).unwrap_or_default(), &mut take)? {
             return Ok(());
         }
     }
@@ -180,21 +181,23 @@ fn unix_memory(answer: &[u8], largest_buffer: u64) -> u64 {
     let orphaned = if peer_is_gone { (u64::from(waiting) * SMALLEST_MESSAGE).min(largest_buffer) } else { 0 };
     let has_name = attribute(attributes, UNIX_NAME).is_some();
     let unseen = match answer.get(1).map(|kind| i32::from(*kind)) {
-        Some(libc::SOCK_DGRAM) if has_name => DATAGRAMS * largest_buffer,
+        Some(libc::SOCK_DGRAM) if has_name => largest_buffer.saturating_mul(DATAGRAMS),
         Some(libc::SOCK_DGRAM) => largest_buffer,
         _ => orphaned,
     };
-    EMPTY + sent + unseen
+    EMPTY.saturating_add(sent).saturating_add(unseen)
 }
 
 fn inet_memory(answer: &[u8]) -> u64 {
-    EMPTY + attribute(answer.get(INET_ANSWER..).unwrap_or_default(), INET_MEMORY).map_or(0, memory_of)
+    let attributes = answer.get(INET_ANSWER..).unwrap_or_default();
+    attribute(attributes, INET_MEMORY).map_or(0, memory_of).saturating_add(EMPTY)
 }
 
 /// Of `SK_MEMINFO_*`: received, sent, reserved ahead, queued for sending, options, backlog. A packet that is sent and not
 /// yet acknowledged can be in two of them.
 fn memory_of(value: &[u8]) -> u64 {
-    [0, 2, 4, 5, 6, 7].into_iter().filter_map(|at| number(value, at * 4)).map(u64::from).sum()
+    // The first, third, fifth to eighth number of four bytes.
+    [0, 8, 16, 20, 24, 28].into_iter().filter_map(|at| number(value, at)).map(u64::from).sum()
 }
 
 /// The value of a routing attribute: each begins with its length and its type and is padded to four bytes.
@@ -210,11 +213,11 @@ fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 #[cfg(test)]

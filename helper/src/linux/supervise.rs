@@ -2,6 +2,7 @@
 
 use super::asked::{Asked, Topics};
 use super::capabilities;
+use super::deadline;
 use super::forks::Forks;
 use super::git::Swept;
 use super::look::{self, Handles, Looks};
@@ -104,7 +105,7 @@ struct Running<'a> {
 
 impl<'a> Supervisor<'a> {
     fn new(jail: &'a Jail, plan: &'a Plan) -> Self {
-        let deadline = Instant::now() + SET_UP;
+        let deadline = deadline::after(Instant::now(), SET_UP);
         Supervisor {
             jail,
             plan,
@@ -171,7 +172,7 @@ impl<'a> Supervisor<'a> {
     fn time_to_sleep(&self) -> Duration {
         let next =
             self.started.as_ref().map_or(self.deadline, |running| running.next_look.min(self.deadline));
-        let next = self.stop_asked.map_or(next, |(_, when)| next.min(when + GRACE));
+        let next = self.stop_asked.map_or(next, |(_, when)| next.min(deadline::after(when, GRACE)));
         next.saturating_duration_since(Instant::now())
     }
 
@@ -210,12 +211,12 @@ impl<'a> Supervisor<'a> {
                 self.started = Some(Running {
                     since,
                     looks,
-                    next_look: since + look::INTERVAL,
+                    next_look: deadline::after(since, look::INTERVAL),
                     overlay,
                     traces,
                     is_small: false,
                 });
-                self.deadline = since + Duration::from_millis(self.plan.limits.wall_ms);
+                self.deadline = deadline::after(since, Duration::from_millis(self.plan.limits.wall_ms));
                 on_start(Started {
                     version: VERSION,
                     mechanism: Mechanism::Namespaces,
@@ -292,7 +293,7 @@ impl<'a> Supervisor<'a> {
             running.is_small = true;
             sys::give_memory_back();
         }
-        running.next_look = Instant::now() + running.looks.interval;
+        running.next_look = deadline::after(Instant::now(), running.looks.interval);
         if let Some(passed) = seen.passed {
             self.kill(Cause::Ended(passed));
         }
@@ -431,7 +432,8 @@ impl Sources<'_> {
         let mut sources: Vec<PollFd> =
             watched.iter().flatten().map(|source| PollFd::new(*source, PollFlags::POLLIN)).collect();
         // Rounded up, so that a deadline has passed when poll says so.
-        let timeout = PollTimeout::try_from(time + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
+        let timeout = PollTimeout::try_from(time.saturating_add(Duration::from_micros(999)))
+            .unwrap_or(PollTimeout::MAX);
         match poll(&mut sources, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(io::Error::from(error)).context(STEP, "poll"),

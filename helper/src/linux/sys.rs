@@ -88,7 +88,7 @@ pub(crate) fn spawn(work: &dyn Fn() -> io::Error) -> io::Result<Result<libc::pid
     }
     let mut job = Job { work, failure: None };
     // Pages of it that are not used are never there.
-    let mut stack = Vec::<u128>::with_capacity(STACK / size_of::<u128>());
+    let mut stack = Vec::<u128>::with_capacity(STACK.div_ceil(size_of::<u128>()));
     // SAFETY: one past the last element of the allocation, aligned as the ABI wants it.
     let top = unsafe { stack.as_mut_ptr().add(stack.capacity()) };
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
@@ -228,7 +228,7 @@ pub(crate) fn list_attributes(file: BorrowedFd) -> io::Result<Vec<u8>> {
 
 /// `fgetxattr(2)`: whether an extended attribute has this value.
 pub(crate) fn attribute_is(file: BorrowedFd, name: &CStr, value: &[u8]) -> io::Result<bool> {
-    let mut found = vec![0_u8; value.len() + 1];
+    let mut found = vec![0_u8; value.len().saturating_add(1)];
     let pointer = found.as_mut_ptr().cast();
     // SAFETY: the name is a valid C string and the buffer is valid for writes of the length that is passed.
     let length =
@@ -287,7 +287,7 @@ pub(crate) fn signal_process(pidfd: BorrowedFd, signal: c_int) -> io::Result<()>
 /// `kill(2)` on a process group.
 pub(crate) fn signal_group(group: libc::pid_t, signal: c_int) -> io::Result<()> {
     // SAFETY: no memory is involved.
-    check(unsafe { libc::kill(-group, signal) }.into()).map(drop)
+    check(unsafe { libc::kill(group.saturating_neg(), signal) }.into()).map(drop)
 }
 
 /// `keyctl(KEYCTL_JOIN_SESSION_KEYRING, NULL)`: leaves the caller's session keyring for a new, empty one.
@@ -328,7 +328,7 @@ pub(crate) fn wait_with_usage(pid: libc::pid_t) -> io::Result<(c_int, Duration)>
     loop {
         // SAFETY: both pointers are valid for writes through the call.
         match check(unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) }.into()) {
-            Ok(_) => return Ok((status, duration(usage.ru_utime) + duration(usage.ru_stime))),
+            Ok(_) => return Ok((status, duration(usage.ru_utime).saturating_add(duration(usage.ru_stime)))),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -387,7 +387,11 @@ pub(crate) fn give_memory_back() {
     unsafe {
         #[cfg(target_env = "gnu")]
         libc::malloc_trim(0);
-        libc::madvise(std::ptr::with_exposed_provenance_mut(begin), end - begin, libc::MADV_DONTNEED);
+        libc::madvise(
+            std::ptr::with_exposed_provenance_mut(begin),
+            end.saturating_sub(begin),
+            libc::MADV_DONTNEED,
+        );
     }
 }
 
@@ -403,7 +407,7 @@ pub(crate) fn share_heap() {
 
 fn duration(time: libc::timeval) -> Duration {
     let seconds = Duration::from_secs(time.tv_sec.try_into().unwrap_or(0));
-    seconds + Duration::from_micros(time.tv_usec.try_into().unwrap_or(0))
+    seconds.saturating_add(Duration::from_micros(time.tv_usec.try_into().unwrap_or(0)))
 }
 
 /// `prlimit(2)` on this process: sets a soft and a hard limit and returns the old soft one.
@@ -533,7 +537,7 @@ pub(crate) fn is_waiting(listener: BorrowedFd, id: u64) -> bool {
 
 /// `ioctl(SECCOMP_IOCTL_NOTIF_SEND)`: the call itself is not made, and returns 0 or fails with `errno`.
 pub(crate) fn answer_notified(listener: BorrowedFd, id: u64, errno: c_int) -> io::Result<()> {
-    send_answer(listener, &libc::seccomp_notif_resp { id, val: 0, error: -errno, flags: 0 })
+    send_answer(listener, &libc::seccomp_notif_resp { id, val: 0, error: errno.saturating_neg(), flags: 0 })
 }
 
 /// `ioctl(SECCOMP_IOCTL_NOTIF_SEND)` with `SECCOMP_USER_NOTIF_FLAG_CONTINUE` (Linux 5.5): the call goes its usual way.

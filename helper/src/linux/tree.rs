@@ -12,6 +12,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
+use std::mem::{replace, take};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -40,48 +41,48 @@ impl FileId {
 
 /// A way down into a tree that can be gone back, however deep it is.
 pub(crate) struct Trail {
-    levels: Vec<Level>,
+    here: OwnedFd,
+    id: FileId,
+    /// What it has come through, from the beginning on.
+    above: Vec<Level>,
 }
 
 struct Level {
-    /// What it was entered by; empty for the first.
-    name: CString,
     id: FileId,
-    /// Open in the last few levels.
+    /// Open in the last few levels, and in the first.
     directory: Option<OwnedFd>,
-    /// The mode to give back where it had to be changed to get in.
+    /// What was entered from it.
+    entered: CString,
+    /// The mode to give back to what was entered, where it had to be changed to get in.
     mode: Option<Mode>,
 }
 
 impl Trail {
     /// Begins at a directory, by any descriptor of it.
     pub(crate) fn new(directory: BorrowedFd) -> io::Result<Self> {
-        let directory = open_directory(directory, c".")?;
-        let id = FileId::of(&fstat(&directory)?);
-        Ok(Trail {
-            levels: vec![Level { name: CString::default(), id, directory: Some(directory), mode: None }],
-        })
+        let here = open_directory(directory, c".")?;
+        let id = FileId::of(&fstat(&here)?);
+        Ok(Trail { here, id, above: Vec::new() })
     }
 
     /// The directory that the trail has come to.
     pub(crate) fn here(&self) -> BorrowedFd<'_> {
-        // `leave` and `enter` see to it that the last level is open, and the first is never left.
-        self.last().directory.as_ref().expect("the last level is open").as_fd()
+        self.here.as_fd()
     }
 
     /// Which directory that is.
     pub(crate) fn id(&self) -> FileId {
-        self.last().id
+        self.id
     }
 
     /// How many levels below the beginning it is.
     pub(crate) fn depth(&self) -> usize {
-        self.levels.len() - 1
+        self.above.len()
     }
 
     /// The names on the way from the beginning, with one more. For people: it can be longer than any call takes.
     pub(crate) fn path_of(&self, name: &CStr) -> PathBuf {
-        let names = self.levels.iter().skip(1).map(|level| level.name.as_c_str()).chain([name]);
+        let names = self.above.iter().map(|level| level.entered.as_c_str()).chain([name]);
         names.map(|name| OsStr::from_bytes(name.to_bytes())).collect()
     }
 
@@ -103,41 +104,39 @@ impl Trail {
     }
 
     fn push(&mut self, name: &CStr, directory: OwnedFd, id: FileId, mode: Option<Mode>) {
-        self.levels.push(Level { name: name.to_owned(), id, directory: Some(directory), mode });
-        if let Some(above) = self.levels.len().checked_sub(KEPT_OPEN + 1) {
-            // The first one stays: a tree that changes under us must not lose us the way home.
-            if above > 0 {
-                self.levels[above].directory = None;
-            }
+        let (above, above_id) = (replace(&mut self.here, directory), replace(&mut self.id, id));
+        self.above.push(Level { id: above_id, directory: Some(above), entered: name.to_owned(), mode });
+        // The first one stays: a tree that changes under us must not lose us the way home.
+        let far = self.above.len().checked_sub(KEPT_OPEN).filter(|at| *at > 0);
+        if let Some(level) = far.and_then(|at| self.above.get_mut(at)) {
+            level.directory = None;
         }
     }
 
     /// Goes back up and says by which name it had come down; `None` at the beginning, which is never left.
     pub(crate) fn leave(&mut self) -> io::Result<Option<CString>> {
-        let Some(above) = self.levels.len().checked_sub(2) else { return Ok(None) };
-        if self.levels[above].directory.is_none() {
-            let parent = open_directory(self.here(), c"..")?;
-            if FileId::of(&fstat(&parent)?) != self.levels[above].id {
-                return Err(io::Error::other("a directory was moved while its tree was being walked"));
+        let Some(level) = self.above.last_mut() else { return Ok(None) };
+        let parent = match level.directory.take() {
+            Some(parent) => parent,
+            None => {
+                let parent = open_directory(self.here.as_fd(), c"..")?;
+                if FileId::of(&fstat(&parent)?) != level.id {
+                    return Err(io::Error::other("a directory was moved while its tree was being walked"));
+                }
+                parent
             }
-            self.levels[above].directory = Some(parent);
-        }
-        Ok(self.levels.pop().map(|level| {
-            level.give_mode_back();
-            level.name
-        }))
-    }
-
-    fn last(&self) -> &Level {
-        self.levels.last().expect("the first level is never left")
+        };
+        level.give_mode_back(&self.here);
+        (self.here, self.id) = (parent, level.id);
+        Ok(self.above.pop().map(|level| level.entered))
     }
 }
 
 impl Level {
-    fn give_mode_back(&self) {
-        if let (Some(directory), Some(mode)) = (&self.directory, self.mode) {
+    fn give_mode_back(&self, entered: &OwnedFd) {
+        if let Some(mode) = self.mode {
             // Removed meanwhile, it has no use for a mode.
-            let _ = fchmod(directory, mode);
+            let _ = fchmod(entered, mode);
         }
     }
 }
@@ -145,7 +144,11 @@ impl Level {
 /// An abandoned trail gives back the modes within its reach.
 impl Drop for Trail {
     fn drop(&mut self) {
-        self.levels.iter().for_each(Level::give_mode_back);
+        let entered =
+            self.above.iter().skip(1).map(|level| level.directory.as_ref()).chain([Some(&self.here)]);
+        for (level, entered) in self.above.iter().zip(entered) {
+            entered.into_iter().for_each(|entered| level.give_mode_back(entered));
+        }
     }
 }
 
@@ -284,8 +287,9 @@ pub(crate) struct Walk {
     bounds: Bounds,
     /// What is still to be read of the last level's directory; the others have been read to the end.
     reading: Reading,
-    /// Directories that wait to be entered, by level.
-    pending: Vec<VecDeque<CString>>,
+    /// Directories that wait to be entered, here and in each level above.
+    pending: VecDeque<CString>,
+    pending_above: Vec<VecDeque<CString>>,
     /// Reported, and to be entered next.
     announced: Option<CString>,
     device: u64,
@@ -300,7 +304,8 @@ impl Walk {
             trail,
             bounds,
             reading: Reading::new(),
-            pending: vec![VecDeque::new()],
+            pending: VecDeque::new(),
+            pending_above: Vec::new(),
             announced: None,
             device,
         })
@@ -341,13 +346,13 @@ impl Walk {
             if kind != Kind::Directory {
                 return Ok(Some(Step::Entry(name, kind)));
             }
-            self.pending.last_mut().expect("as many as levels").push_back(name);
+            self.pending.push_back(name);
         }
-        if let Some(name) = self.pending.last_mut().and_then(VecDeque::pop_front) {
+        if let Some(name) = self.pending.pop_front() {
             self.announced = Some(name.clone());
             return Ok(Some(Step::Directory(name)));
         }
-        self.pending.truncate(self.trail.depth().max(1));
+        self.pending = self.pending_above.pop().unwrap_or_default();
         Ok(self.trail.leave()?.map(Step::Left))
     }
 
@@ -360,12 +365,11 @@ impl Walk {
         } else {
             self.trail.enter(name)?;
         }
-        self.pending.push(VecDeque::new());
         if !self.bounds.crosses_devices && self.trail.id().device != self.device {
-            self.pending.pop();
             self.trail.leave()?;
             return Err(Errno::EXDEV.into());
         }
+        self.pending_above.push(take(&mut self.pending));
         self.reading.begin();
         Ok(())
     }
@@ -402,9 +406,10 @@ impl Reading {
             if self.at_end {
                 return Ok(None);
             }
-            let (length, name, kind) = record(&self.buffer[self.rest.clone()])
-                .ok_or_else(|| io::Error::other("a directory entry that cannot be read"))?;
-            self.rest.start += length;
+            let read = self.buffer.get(self.rest.clone()).and_then(record);
+            let (length, name, kind) =
+                read.ok_or_else(|| io::Error::other("a directory entry that cannot be read"))?;
+            self.rest.start = self.rest.start.saturating_add(length);
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
@@ -665,7 +670,7 @@ mod tests {
         while let Some(step) = walk.next().unwrap() {
             left += u32::from(matches!(step, Step::Left(_)));
             if walk.trail().depth().is_multiple_of(1000) {
-                let open = walk.trail.levels.iter().filter(|level| level.directory.is_some()).count();
+                let open = walk.trail.above.iter().filter(|level| level.directory.is_some()).count();
                 most_open = most_open.max(open);
             }
         }
@@ -673,7 +678,7 @@ mod tests {
         remove(open(root.path()).as_fd(), c"d", soon()).unwrap();
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
         assert_eq!(left, 20_000);
-        assert!(most_open <= KEPT_OPEN + 2, "{most_open}");
+        assert!(most_open <= KEPT_OPEN + 1, "{most_open}");
     }
 
     #[test]

@@ -61,12 +61,12 @@ pub(crate) fn processes(proc: &OwnedFd) -> io::Result<Vec<Process>> {
     lseek(proc, 0, Whence::SeekSet)?;
     loop {
         let length = sys::read_directory(proc.as_fd(), &mut buffer)?;
-        let mut rest = &buffer[..length];
+        let mut rest = buffer.get(..length).unwrap_or_default();
         while let Some((length, name, _)) = tree::record(rest) {
             let pid = name.to_str().ok().and_then(|name| name.parse().ok());
             // A process that ended meanwhile uses nothing.
             found.extend(pid.and_then(|pid| process(proc, pid)));
-            rest = &rest[length..];
+            rest = rest.get(length..).unwrap_or_default();
         }
         if length == 0 {
             return Ok(found);
@@ -149,7 +149,9 @@ fn open(proc: &OwnedFd, path: &str) -> io::Result<File> {
 fn parse_stat(text: &str) -> Option<Process> {
     let stat = Stat::parse(text)?;
     let sum = |first, second| Some(stat.number(first)?.saturating_add(stat.number(second)?));
-    let ticks = |ticks: u64| Duration::from_millis(ticks.saturating_mul(1000) / UNITS.ticks);
+    let ticks = |ticks: u64| {
+        Duration::from_millis(ticks.saturating_mul(1000).checked_div(UNITS.ticks).unwrap_or(u64::MAX))
+    };
     Some(Process {
         parent: stat.number(4)?.try_into().ok()?,
         tasks: stat.number(20)?,

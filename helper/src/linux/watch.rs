@@ -111,9 +111,10 @@ fn was_opened(opening: &OwnedFd) -> bool {
     let mut events = [0; 4096];
     let length = read(opening, &mut events).unwrap_or(0);
     // Without names, as here, an event is four numbers of four bytes, the mask second; see inotify(7).
-    events[..length].chunks_exact(16).any(|event| {
-        let mask = [event[4], event[5], event[6], event[7]];
-        AddWatchFlags::from_bits_truncate(u32::from_ne_bytes(mask)).contains(AddWatchFlags::IN_OPEN)
+    let (events, _) = events.get(..length).unwrap_or_default().as_chunks::<16>();
+    events.iter().any(|&[_, _, _, _, a, b, c, d, ..]| {
+        let mask = u32::from_ne_bytes([a, b, c, d]);
+        AddWatchFlags::from_bits_truncate(mask).contains(AddWatchFlags::IN_OPEN)
     })
 }
 
@@ -123,7 +124,7 @@ fn connections(socket: &OwnedFd) -> Vec<(Ipv4Addr, u16)> {
     let mut found = Vec::new();
     // Nobody sends any more: every process of the jail is dead.
     while let Ok(length) = recv(socket.as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
-        found.extend(destination(&packet[..length.min(packet.len())]));
+        found.extend(destination(packet.get(..length).unwrap_or(&packet)));
     }
     found
 }
@@ -131,6 +132,6 @@ fn connections(socket: &OwnedFd) -> Vec<(Ipv4Addr, u16)> {
 fn destination(packet: &[u8]) -> Option<(Ipv4Addr, u16)> {
     let header = usize::from(packet.first()? & 0x0f) * 4;
     let address: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
-    let port: [u8; 2] = packet.get(header + 2..header + 4)?.try_into().ok()?;
+    let port: [u8; 2] = packet.get(header..)?.get(2..4)?.try_into().ok()?;
     Some((Ipv4Addr::from(address), u16::from_be_bytes(port)))
 }

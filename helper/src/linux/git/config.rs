@@ -46,8 +46,8 @@ type Bytes<'a> = Peekable<Iter<'a, u8>>;
 
 /// With every end of a line as one byte.
 fn lines(text: &[u8]) -> Vec<u8> {
-    let is_return = |at: usize| text[at] == b'\r' && text.get(at + 1) == Some(&b'\n');
-    (0..text.len()).filter(|at| !is_return(*at)).map(|at| text[at]).collect()
+    let is_return = |at: usize| text.get(at..).is_some_and(|rest| rest.starts_with(b"\r\n"));
+    text.iter().enumerate().filter(|(at, _)| !is_return(*at)).map(|(_, byte)| *byte).collect()
 }
 
 /// A section's header, in lower case: up to the first `]` that is not quoted. A setting may follow on the same line.

@@ -3,6 +3,7 @@
 use super::Time;
 use super::inside::{Inside, open_below, reach};
 use super::names::{COVERED, HEAD, NESTING, State, WATCHED, in_time, is_git, is_quarantine, is_repository};
+use crate::linux::deadline;
 use crate::linux::tree::{FileId, Kind, Listing, Opened, kind_of};
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
@@ -47,7 +48,7 @@ pub(super) struct Known {
 impl Known {
     /// Looks through a directory, as far as a launch can wait for it. `path` is its real one.
     pub(super) fn find(directory: BorrowedFd, path: &Path) -> io::Result<Self> {
-        let mut search = Search::new(directory, path, Instant::now() + LONGEST, true);
+        let mut search = Search::new(directory, path, deadline::after(Instant::now(), LONGEST), true);
         match search.run() {
             // It was looked for as long as it may take.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
@@ -56,7 +57,7 @@ impl Known {
                 search.known.complete = true;
             }
         }
-        search.deadline = Instant::now() + LONGEST;
+        search.deadline = deadline::after(Instant::now(), LONGEST);
         search.watch()?;
         Ok(search.known)
     }

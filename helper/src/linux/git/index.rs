@@ -39,13 +39,13 @@ fn load(here: BorrowedFd, name: &CStr) -> io::Result<Vec<u8>> {
 /// `None` if it must not be used. The format is described in gitformat-index(5).
 fn check(index: &[u8], long: bool) -> Option<()> {
     let head = index.strip_prefix(b"DIRC")?;
-    let format = Format { version: number(head)?, hash: if long { 32 } else { 20 } };
+    let format = Format { version: number(head)?, before_flags: if long { 40 + 32 } else { 40 + 20 } };
     // Even with a table of offsets for many readers, no index holds more than that many entries in all.
     let mut most = index.len() / SMALLEST;
-    format.entries(index, 12, number(&head[4..])?, &mut most)?;
+    format.entries(index, 12, number(head.get(4..)?)?, &mut most)?;
     for table in tables(index) {
         for block in table.chunks_exact(8) {
-            format.entries(index, number(block)? as usize, number(&block[4..])?, &mut most)?;
+            format.entries(index, number(block)? as usize, number(block.get(4..)?)?, &mut most)?;
         }
     }
     Some(())
@@ -56,7 +56,8 @@ const SMALLEST: usize = 63 / 2;
 
 struct Format {
     version: u32,
-    hash: usize,
+    /// The numbers and the hash that begin an entry.
+    before_flags: usize,
 }
 
 impl Format {
@@ -66,7 +67,7 @@ impl Format {
         let mut name = Vec::new();
         for _ in 0..count {
             *most = most.checked_sub(1)?;
-            at += self.entry(index.get(at..)?, &mut name)?;
+            at = at.checked_add(self.entry(index.get(at..)?, &mut name)?)?;
             if !is_harmless(&name) {
                 return None;
             }
@@ -78,39 +79,41 @@ impl Format {
     fn entry(&self, entry: &[u8], name: &mut Vec<u8>) -> Option<usize> {
         const EXTENDED: u16 = 0x4000;
         const LENGTH: u16 = 0xfff;
-        let flags = 40 + self.hash;
-        let value = u16::from_be_bytes(entry.get(flags..flags + 2)?.try_into().ok()?);
-        let start = flags + if value & EXTENDED == 0 { 2 } else { 4 };
-        let rest = entry.get(start..)?;
-        let (kept, coded) = match self.version {
-            2 | 3 => (0, 0),
+        let (flags, rest) = entry.get(self.before_flags..)?.split_first_chunk()?;
+        let flags = u16::from_be_bytes(*flags);
+        let rest = if flags & EXTENDED == 0 { rest } else { rest.get(2..)? };
+        let (kept, rest) = match self.version {
+            2 | 3 => (0, rest),
             4 => {
-                let (dropped, coded) = varint(rest)?;
-                (name.len().checked_sub(dropped)?, coded)
+                let (dropped, rest) = varint(rest)?;
+                (name.len().checked_sub(dropped)?, rest)
             }
             _ => return None,
         };
-        let rest = &rest[coded..];
-        let length = match value & LENGTH {
+        let length = match flags & LENGTH {
             LENGTH => rest.iter().position(|byte| *byte == 0)?,
             length => usize::from(length).checked_sub(kept)?,
         };
+        let (added, rest) = rest.split_at_checked(length)?;
         name.truncate(kept);
-        name.extend_from_slice(rest.get(..length)?);
-        let whole = start + coded + length;
-        Some(if self.version == 4 { whole + 1 } else { (whole + 8) & !7 })
+        name.extend_from_slice(added);
+        let whole = entry.len().checked_sub(rest.len())?;
+        // One zero byte ends it, or up to eight that fill it up.
+        if self.version == 4 { whole.checked_add(1) } else { Some(whole.checked_add(8)? & !7) }
     }
 }
 
-/// How many bytes of the name before are dropped, and how many bytes say so.
-fn varint(bytes: &[u8]) -> Option<(usize, usize)> {
+/// How many bytes of the name before are dropped, and what follows the bytes that say so.
+fn varint(mut bytes: &[u8]) -> Option<(usize, &[u8])> {
     let mut value = 0_usize;
-    for (at, byte) in bytes.iter().enumerate().take(8) {
-        value = (value << 7) + usize::from(byte & 0x7f);
+    for _ in 0..8 {
+        let (byte, rest) = bytes.split_first()?;
+        value = value << 7 | usize::from(byte & 0x7f);
         if byte & 0x80 == 0 {
-            return Some((value, at + 1));
+            return Some((value, rest));
         }
-        value += 1;
+        value = value.checked_add(1)?;
+        bytes = rest;
     }
     None
 }
@@ -121,7 +124,7 @@ fn tables(index: &[u8]) -> impl Iterator<Item = &[u8]> {
     const NAME: &[u8] = b"IEOT";
     let places = index.windows(NAME.len()).enumerate().filter(|(_, name)| *name == NAME);
     places.filter_map(|(at, _)| {
-        let rest = &index[at + NAME.len()..];
+        let rest = index.get(at..)?.strip_prefix(NAME)?;
         let table = rest.get(4..)?.get(..number(rest)? as usize)?;
         table.strip_prefix(&1_u32.to_be_bytes())
     })

@@ -38,7 +38,7 @@ impl<'a> Inside<'a> {
 
     /// Follows an absolute path as the kernel would.
     pub(super) fn follow(self, path: &Path) -> io::Result<Followed> {
-        let (mut links, mut count) = (Vec::new(), 0);
+        let (mut links, mut count) = (Vec::new(), 0_usize);
         let mut target = PathBuf::from("/");
         let mut rest: VecDeque<OsString> = VecDeque::new();
         prepend(&mut rest, &mut target, path);
@@ -53,7 +53,7 @@ impl<'a> Inside<'a> {
                 continue;
             };
             links.extend(self.below(&here).map(Path::to_path_buf));
-            count += 1;
+            count = count.saturating_add(1);
             if count > MOST_LINKS {
                 return Ok(Followed { links, target: None });
             }

@@ -5,6 +5,7 @@ use super::index;
 use super::inside::{Inside, plain};
 use super::names::{COVERED, HEAD, QUARANTINE, State, WATCHED, WORKTREES, is_branch, is_git, is_repository};
 use super::{Guard, Time, changed};
+use crate::linux::deadline;
 use crate::linux::tree::{Bounds, FileId, Kind, Listing, Opened, Step, Trail, Walk, kind_of, open_directory};
 use agentkit_protocol::{Bytes, Quarantined};
 use nix::errno::Errno;
@@ -51,7 +52,7 @@ pub(crate) struct Swept {
 impl Guard {
     /// Moves aside what is new or was changed since [`Guard::new`]. The jail must be dead.
     pub(super) fn sweep(&self) -> Swept {
-        let deadline = Instant::now() + LONGEST;
+        let deadline = deadline::after(Instant::now(), LONGEST);
         let mut sweep = Sweep {
             guard: self,
             deadline,
@@ -276,10 +277,10 @@ impl Sweep<'_> {
     fn names(&mut self, repository: BorrowedFd, id: FileId, path: &Path) -> io::Result<()> {
         let then = self.guard.known.repositories.get(&id);
         let now = names_of(repository, self.deadline)?;
-        for (at, name) in COVERED.iter().chain(&WATCHED).enumerate() {
-            let Some(now) = now[at] else { continue };
+        for (at, (name, now)) in COVERED.iter().chain(&WATCHED).zip(now).enumerate() {
+            let Some(now) = now else { continue };
             let same = match then {
-                Some(then) => then[at] == Some(now),
+                Some(then) => then.get(at) == Some(&Some(now)),
                 None => self.is_old(now.changed),
             };
             if !same {
@@ -369,11 +370,12 @@ impl Sweep<'_> {
     }
 
     fn move_aside(&mut self, here: BorrowedFd, name: &CStr, from: &Path) -> io::Result<()> {
-        self.count += 1;
+        let number = self.count;
+        self.count = number.saturating_add(1);
         let plain_name = name.to_bytes().strip_prefix(b".").unwrap_or(name.to_bytes());
         // A longer one has no room for more.
-        let plain_name = &plain_name[..plain_name.len().min(100)];
-        let aside = CString::new([format!("{}-", self.count - 1).as_bytes(), plain_name].concat())?;
+        let plain_name = plain_name.get(..100).unwrap_or(plain_name);
+        let aside = CString::new([format!("{number}-").as_bytes(), plain_name].concat())?;
         let (parent, aside, kept) = match self.put_away(here, name, &aside) {
             Ok((parent, kept)) => (Some(parent), aside, kept),
             // On another file system, or without room for a directory, it can only stay where it is, by another name.
@@ -438,7 +440,7 @@ impl Sweep<'_> {
 
 fn shortened(path: &Path) -> Bytes {
     let bytes = path.as_os_str().as_bytes();
-    Bytes::from(&bytes[..bytes.len().min(LONGEST_PATH)])
+    Bytes::from(bytes.get(..LONGEST_PATH).unwrap_or(bytes))
 }
 
 /// Renames without replacing anything, whatever modes the command has left.

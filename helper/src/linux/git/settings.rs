@@ -122,7 +122,7 @@ impl Found<'_> {
                 let path = file.parent().unwrap_or(Path::new("/")).join(path);
                 self.add(&path, tree)?;
                 if depth < DEEPEST && seen.insert(path.clone()) {
-                    files.push_back((path, depth + 1));
+                    files.push_back((path, depth.saturating_add(1)));
                 }
             }
         }
@@ -150,7 +150,8 @@ fn text(bytes: &[u8]) -> &OsStr {
 fn expand(path: &OsStr) -> PathBuf {
     match (path.as_bytes().strip_prefix(b"~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => {
-            let rest = rest.iter().position(|byte| *byte != b'/').map_or(&b""[..], |at| &rest[at..]);
+            let rest =
+                rest.iter().position(|byte| *byte != b'/').and_then(|at| rest.get(at..)).unwrap_or_default();
             Path::new(&home).join(text(rest))
         }
         _ => PathBuf::from(path),

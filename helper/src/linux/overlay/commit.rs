@@ -121,7 +121,7 @@ fn copy_data(source: &mut File, mut target: &File, size: i64) -> io::Result<()> 
         end = lseek(&*source, begin, Whence::SeekHole)?;
         lseek(&*source, begin, Whence::SeekSet)?;
         lseek(target, begin, Whence::SeekSet)?;
-        io::copy(&mut Read::by_ref(source).take((end - begin).unsigned_abs()), &mut target)?;
+        io::copy(&mut Read::by_ref(source).take(end.saturating_sub(begin).unsigned_abs()), &mut target)?;
     }
 }
 

@@ -24,9 +24,9 @@ impl Record {
         entry: EntryKind,
         kept_back: Option<KeptBack>,
     ) {
-        self.changes.total += 1;
-        self.changes.kept_back += u64::from(kept_back.is_some());
-        let path_bytes = self.path_bytes + path.len();
+        self.changes.total = self.changes.total.saturating_add(1);
+        self.changes.kept_back = self.changes.kept_back.saturating_add(u64::from(kept_back.is_some()));
+        let path_bytes = self.path_bytes.saturating_add(path.len());
         // Once something was left out, all the rest is: the list is a beginning, not a selection.
         self.is_full |= self.changes.list.len() >= MOST_CHANGES || path_bytes > MOST_PATH_BYTES;
         if !self.is_full {
@@ -50,21 +50,22 @@ impl Record {
         let start = [path, b"/"].concat();
         let below = self.listed.range(start.clone()..).take_while(|(path, _)| path.starts_with(&start));
         for (_, &index) in below {
-            let change = &mut self.changes.list[index];
-            change.committed = change.kept_back.is_none();
+            if let Some(change) = self.changes.list.get_mut(index) {
+                change.committed = change.kept_back.is_none();
+            }
         }
     }
 
     /// It turned out that something of it has to stay.
     pub(super) fn keep_back(&mut self, path: &[u8], reason: KeptBack) {
-        self.changes.kept_back += 1;
+        self.changes.kept_back = self.changes.kept_back.saturating_add(1);
         if let Some(change) = self.change(path) {
             change.kept_back = Some(reason);
         }
     }
 
     fn change(&mut self, path: &[u8]) -> Option<&mut Change> {
-        self.listed.get(path).map(|&index| &mut self.changes.list[index])
+        self.listed.get(path).and_then(|&index| self.changes.list.get_mut(index))
     }
 }
 

@@ -7,6 +7,7 @@ use super::record::Record;
 use super::staging::Staging;
 use super::{Layers, STEP};
 use crate::error::{Context, Result};
+use crate::linux::deadline;
 use crate::linux::git::{HostExecuted, holds_heads, is_git, is_host_executed};
 use crate::linux::tree::{self, Kind, Trail};
 use agentkit_protocol::{ChangeKind, Changes, Committed, EntryKind, Failure, KeptBack, LONGEST_SETTLING};
@@ -114,7 +115,7 @@ impl<'a> Walk<'a> {
             commits: asked,
             failed: None,
             to_compare: COMPARED,
-            deadline: Instant::now() + Duration::from_secs(LONGEST_SETTLING - TIDIED),
+            deadline: deadline::after(Instant::now(), Duration::from_secs(LONGEST_SETTLING - TIDIED)),
             record: Record::default(),
         })
     }
@@ -125,9 +126,12 @@ impl<'a> Walk<'a> {
             && self.protects_git
             && !tree::names(self.upper.here()).context(STEP, "list the upper layer")?.is_empty()
         {
-            self.executed =
-                HostExecuted::find(self.layers.host.as_fd(), &self.layers.path, Instant::now() + SEARCHED)
-                    .context(STEP, "look for what git executes")?;
+            self.executed = HostExecuted::find(
+                self.layers.host.as_fd(),
+                &self.layers.path,
+                deadline::after(Instant::now(), SEARCHED),
+            )
+            .context(STEP, "look for what git executes")?;
         }
         Ok(())
     }
@@ -144,7 +148,7 @@ impl<'a> Walk<'a> {
             }
         }
         if self.asked && self.failed.is_some() {
-            self.deadline = Instant::now() + Duration::from_secs(TIDIED);
+            self.deadline = deadline::after(Instant::now(), Duration::from_secs(TIDIED));
             self.go(Round::TidyUp);
         }
         let commit = match self.failed {
@@ -504,7 +508,7 @@ impl<'a> Walk<'a> {
         let own_name = own_name.strip_prefix(b"/").unwrap_or(own_name);
         let is_branch = outer.and_then(|begin| self.path.get(begin..)).is_some_and(holds_heads);
         let has_head = !is_branch && self.below(c"HEAD")?.is_some();
-        let inside = if self.path.is_empty() { 0 } else { self.path.len() + 1 };
+        let inside = if self.path.is_empty() { 0 } else { self.path.len().saturating_add(1) };
         Ok(if is_git(own_name) || has_head { Some(inside) } else { outer })
     }
 
@@ -552,7 +556,7 @@ impl<'a> Walk<'a> {
             STEP,
             format_args!(
                 "{what} {:?}",
-                OsStr::from_bytes(&self.path[self.path.len().saturating_sub(SHOWN)..])
+                OsStr::from_bytes(self.path.last_chunk::<SHOWN>().map_or(self.path.as_slice(), |end| end))
             ),
         )
     }
@@ -581,13 +585,16 @@ fn same(mut one: &File, mut other: &File) -> io::Result<bool> {
     loop {
         let length = one.read(&mut left)?;
         if length == 0 {
-            return Ok(other.read(&mut right[..1])? == 0);
+            return Ok(other.read(&mut [0])? == 0);
         }
-        match other.read_exact(&mut right[..length]) {
+        let (Some(left), Some(right)) = (left.get(..length), right.get_mut(..length)) else {
+            return Ok(false);
+        };
+        match other.read_exact(right) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
             read => read?,
         }
-        if left[..length] != right[..length] {
+        if left != right {
             return Ok(false);
         }
     }

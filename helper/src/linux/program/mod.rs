@@ -198,10 +198,8 @@ impl<'a> Search<'a> {
 
     /// What the kernel starts for a script, and what is started for that.
     fn follow_script(&mut self, file: &Path) {
-        if self.scripts_left == 0 {
-            return;
-        }
-        self.scripts_left -= 1;
+        let Some(left) = self.scripts_left.checked_sub(1) else { return };
+        self.scripts_left = left;
         // The arguments are the script's.
         self.plus = None;
         match script::interpreter_of(file) {

@@ -105,9 +105,9 @@ impl Surroundings<'_> {
 /// The value of `home` in a `pyvenv.cfg`, an absolute path.
 fn home_in(config: &[u8]) -> Option<&[u8]> {
     config.split(|byte| *byte == b'\n').find_map(|line| {
-        let at = line.iter().position(|byte| *byte == b'=')?;
-        let value = line[at + 1..].trim_ascii();
-        (line[..at].trim_ascii() == b"home" && value.starts_with(b"/")).then_some(value)
+        let mut sides = line.splitn(2, |byte| *byte == b'=').map(<[u8]>::trim_ascii);
+        let (name, value) = (sides.next()?, sides.next()?);
+        (name == b"home" && value.starts_with(b"/")).then_some(value)
     })
 }
 

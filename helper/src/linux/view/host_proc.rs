@@ -7,7 +7,8 @@ use std::path::Path;
 /// Hides it, if it is shown: with the host's processes, whoever owns the directory.
 pub(super) fn hide(view: &mut View, path: &Path) {
     let shown = |above: &Path| {
-        let entry = find(&view.entries, above).ok().map(|at| &view.entries[at]);
+        let found = view.entries.binary_search_by(|entry| entry.path.as_path().cmp(above));
+        let entry = found.ok().and_then(|at| view.entries.get(at));
         view.system.shows(above) || entry.is_some_and(|entry| entry.is_dir() && entry.access.has_source())
     };
     if !path.ancestors().any(shown) {
@@ -15,12 +16,6 @@ pub(super) fn hide(view: &mut View, path: &Path) {
     }
     let kind = if path.is_dir() { Kind::Directory } else { Kind::File };
     let hidden = Entry::new(path, kind, Access::Hidden, (0, 0));
-    match find(&view.entries, path) {
-        Ok(at) => view.entries[at] = hidden,
-        Err(at) => view.entries.insert(at, hidden),
-    }
-}
-
-fn find(entries: &[Entry], path: &Path) -> Result<usize, usize> {
-    entries.binary_search_by(|entry| entry.path.as_path().cmp(path))
+    view.entries.retain(|entry| entry.path != path);
+    view.entries.insert(view.entries.partition_point(|entry| entry.path.as_path() < path), hidden);
 }

@@ -74,8 +74,8 @@ impl View {
     /// Opens what a root launcher shows while it still is root: the user that it becomes can neither traverse root's
     /// directories nor map the owner of a writable one.
     pub(crate) fn open_as_root(&mut self, identity: &Identity, guarded: bool) -> Result<()> {
-        let sources = 2 * self.entries.iter().filter(|entry| entry.access.has_source()).count();
-        allow_descriptors(sources as u64 + OTHER_DESCRIPTORS)?;
+        let sources = self.entries.iter().filter(|entry| entry.access.has_source()).count() as u64;
+        allow_descriptors(sources.saturating_mul(2).saturating_add(OTHER_DESCRIPTORS))?;
         let mut owners = OwnerMaps::new(identity);
         self.entries.iter_mut().try_for_each(|entry| entry.open_as_root(&mut owners, guarded))
     }
@@ -89,7 +89,9 @@ impl View {
     pub(crate) fn names(&self) -> u64 {
         let paths = self.entries.iter().map(|entry| &entry.path);
         let paths = paths.chain(self.spellings.iter().map(|(path, _)| path));
-        paths.map(|path| path.components().count() as u64 + 1).sum()
+        paths
+            .map(|path| path.components().count() as u64)
+            .fold(0, |sum, count| sum.saturating_add(count).saturating_add(1))
     }
 }
 

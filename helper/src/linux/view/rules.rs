@@ -87,14 +87,14 @@ fn refuse_kernel_files(path: &Path) -> Result<()> {
 /// Refuses what would hand over the host or cover what the jail needs.
 fn is_of_use(real: &Path, path: &Path, access: protocol::Access, workdir: &WorkPath) -> Result<bool> {
     let refuse = |why: &str, hint: &str| Err(policy(format_args!("rules: {path:?} {why}"))).hint(hint);
-    let private = [Path::new("/tmp"), Path::new(HOME), Path::new(workdir::SCRATCH)];
-    let private = &private[..if workdir.is_scratch() { 3 } else { 2 }];
-    if let Some(own) = private.iter().find(|own| own.starts_with(real)) {
+    let scratch = workdir.is_scratch().then_some(workdir::SCRATCH);
+    let mut private = ["/tmp", HOME].into_iter().chain(scratch).map(Path::new);
+    if let Some(own) = private.find(|own| own.starts_with(real)) {
         return match access {
             // It is one already.
-            protocol::Access::Tmpfs if *own == real => Ok(false),
+            protocol::Access::Tmpfs if own == real => Ok(false),
             // None of the host's is there.
-            protocol::Access::Hide if *own != real => Ok(false),
+            protocol::Access::Hide if own != real => Ok(false),
             _ => refuse(&format!("would cover the private {own:?}"), "name what lies below it"),
         };
     }

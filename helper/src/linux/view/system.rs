@@ -143,9 +143,9 @@ fn versioned(root: &Path) -> io::Result<BTreeSet<OsString>> {
     for entry in found {
         let name = entry?.file_name();
         // `java-17-openjdk-amd64` has its settings in `java-17-openjdk`.
-        let end = name.as_bytes().iter().rposition(|byte| *byte == b'-');
-        if let Some(end) = end.filter(|_| name.as_bytes().starts_with(b"java-")) {
-            names.insert(OsStr::from_bytes(&name.as_bytes()[..end]).to_owned());
+        let front = name.as_bytes().rsplitn(2, |byte| *byte == b'-').nth(1);
+        if let Some(front) = front.filter(|_| name.as_bytes().starts_with(b"java-")) {
+            names.insert(OsStr::from_bytes(front).to_owned());
             names.insert(name);
         }
     }
