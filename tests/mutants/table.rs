@@ -69,7 +69,7 @@ pub(crate) const SETS: &[(&[&str], &[&str])] = &[
         "read_a_childs_memory", "steal_a_childs_descriptor", "process_madvise", "compare_kernel_objects",
         "secret_memory", "memory_file", "program_from_memory", "memory_pages_into_a_pipe",
         "file_pages_into_a_pipe", "weaker_personality", "weaker_personality_by_high_garbage",
-        "typing_by_high_garbage", "netlink_by_high_garbage", "call_newer_than_the_filter", "int80",
+        "typing_by_high_garbage", "paste_on_a_console", "netlink_by_high_garbage", "call_newer_than_the_filter", "int80",
         "segment_descriptor", "file_handle", "fanotify", "quotas", "python_trace_a_child",
         "python_program_from_memory", "set_user_id_by_chmod", "set_user_id_by_fchmod", "set_user_id_by_open",
         "set_user_id_by_openat2", "set_user_id_by_mknod", "set_user_id_by_an_unnamed_file",

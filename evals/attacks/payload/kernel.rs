@@ -54,6 +54,8 @@ pub const ATTACKS: &[Named] = &[
     ("weaker_personality", |_| make(nr::PERSONALITY, &[READ_IMPLIES_EXEC])),
     ("weaker_personality_by_high_garbage", |_| make(nr::PERSONALITY, &[GARBAGE | READ_IMPLIES_EXEC])),
     ("typing_by_high_garbage", |_| make(nr::IOCTL, &[0, GARBAGE | 0x5412, at(c"x")])),
+    // TIOCLINUX. Standard input is no console.
+    ("paste_on_a_console", |_| make(nr::IOCTL, &[0, 0x541c, at(&[3_u8])])),
     ("netlink_by_high_garbage", |_| make(nr::SOCKET, &[GARBAGE | NETLINK, RAW, 0])),
     ("call_newer_than_the_filter", |_| make(nr::LISTXATTRAT, &[HERE, at(c"/")])),
     #[cfg(target_arch = "x86_64")]

@@ -300,6 +300,13 @@ pub(super) const ATTACKS: &[Attack] = &[
     ),
     Attack::new(
         Kernel,
+        "paste_on_a_console",
+        "code that you run selects text on a Linux console and pastes it into your shell there: where only typing was forbidden",
+        FILTERED,
+        |_| reached("paste_on_a_console", &[libc::ENOTTY]),
+    ),
+    Attack::new(
+        Kernel,
         "netlink_by_high_garbage",
         "code that you run opens a kind of socket that was forbidden, by bits that the kernel ignores",
         &[Control::NetworkBlocked, Control::SyscallsFiltered],
