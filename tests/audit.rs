@@ -212,7 +212,7 @@ fn a_daemon_is_seen_every_time() -> Result<(), Stop> {
     let daemons =
         "outlive_as_a_daemon,outlive_deaf_to_signals,outlive_holding_the_output,outlive_under_another_name";
     let _turn = beside_others();
-    for _ in 0..10 {
+    for _ in 0..4 {
         let (_, findings) = bench.findings(&["--launcher", "env", "--attacks", daemons])?;
         assert!(findings.len() == 4 && findings.iter().all(|it| is(it, "escaped")), "{findings:#?}");
     }
