@@ -37,10 +37,14 @@ const SETTINGS: &str = "sys";
 /// Of those, what tells one machine from another.
 const IDENTITY: &str = "sys/kernel/random/boot_id";
 
+/// Whether there is one of the jail's own: the kernel mounts none without its pid namespace.
+pub(crate) fn is_own() -> bool {
+    !(Layer::Proc.is_off() || Layer::PidNamespace.is_off())
+}
+
 /// The host's, which no jail shows unless its own is switched off.
 pub(crate) fn of_host() -> Result<Option<OwnedFd>> {
-    let off = Layer::Proc.is_off() || Layer::PidNamespace.is_off();
-    off.then(|| clone(AT_FDCWD, Path::new("/proc"))).transpose()
+    (!is_own()).then(|| clone(AT_FDCWD, Path::new("/proc"))).transpose()
 }
 
 /// Mounts it and returns a handle on it. It shows the jail's processes alone, in any case.

@@ -52,7 +52,8 @@ fn table(limits: &Limits) -> [Row; 11] {
     ]
 }
 
-/// Sets every limit, soft and hard, in one call each, but for what [`settle`] is left to do. Returns the launcher's own limits that bind too.
+/// Sets every limit, soft and hard, in one call each, but for what [`settle`] is left to do. Returns the launcher's own
+/// limits that bind too.
 pub(crate) fn apply(limits: &Limits) -> Result<BTreeMap<String, u64>> {
     let mut launchers = BTreeMap::new();
     if Layer::Rlimits.is_off() {

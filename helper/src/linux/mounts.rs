@@ -4,7 +4,6 @@ use super::detached::{clone, open_inside};
 use super::git::Guards;
 use super::identity::INNER_ID;
 use super::kernel_files;
-use super::layers::Layer;
 use super::overlay::{self, Layers};
 use super::root::{Root, front};
 use super::sys;
@@ -84,7 +83,7 @@ pub(crate) fn keep_apart() -> Result<()> {
 
 /// What there is without a view of the jail's own: the launcher's.
 pub(crate) fn launchers() -> Result<Mounted> {
-    if !(Layer::Proc.is_off() || Layer::PidNamespace.is_off()) {
+    if kernel_files::is_own() {
         mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), None::<&str>)
             .map_err(io::Error::from)
             .context(STEP, "mount /proc")?;

@@ -171,8 +171,8 @@ pub(crate) struct Copiers {
 struct Copier {
     pid: libc::pid_t,
     pidfd: OwnedFd,
-    /// Where it says how much it threw away.
-    cut: OwnedFd,
+    /// Where it says how much it threw away, if it may.
+    cut: Option<OwnedFd>,
 }
 
 /// What became of the output.
@@ -231,11 +231,12 @@ impl Drop for Copiers {
 impl Copier {
     fn start(from: BorrowedFd, to: BorrowedFd, most: Option<u64>) -> Result<Self> {
         let parent = nix::unistd::getpid();
-        let (cut, tell) = pipe()?;
+        let (cut, tell) = most.map(|_| pipe()).transpose()?.unzip();
         match sys::fork().context(STEP, "fork")? {
             // The command notices by SIGPIPE, and the supervisor by this.
             Forked::Child => {
-                std::process::exit(code_of(copy_until_end(parent, from, to, (most, tell.as_fd()))))
+                let limit = most.zip(tell.as_ref().map(AsFd::as_fd));
+                std::process::exit(code_of(copy_until_end(parent, from, to, limit)))
             }
             Forked::Parent { pid, .. } => {
                 let pidfd = sys::open_pidfd(pid).context(STEP, "pidfd_open")?;
@@ -250,8 +251,8 @@ impl Copier {
         let why = sys::wait_with_usage(self.pid).ok().and_then(|(status, _)| Self::why(status));
         let mut cut = [0; 8];
         // One that was killed before it could say has cut nothing that anybody took.
-        let told = File::from(self.cut).read_exact(&mut cut);
-        (why, told.ok().map(|()| u64::from_ne_bytes(cut)))
+        let told = self.cut.and_then(|told| File::from(told).read_exact(&mut cut).ok());
+        (why, told.map(|()| u64::from_ne_bytes(cut)))
     }
 
     fn why(status: libc::c_int) -> Option<String> {
@@ -278,7 +279,7 @@ fn copy_until_end(
     parent: nix::unistd::Pid,
     from: BorrowedFd,
     to: BorrowedFd,
-    (most, tell): (Option<u64>, BorrowedFd),
+    limit: Option<(u64, BorrowedFd)>,
 ) -> io::Result<()> {
     // Stuck, it would outlive a supervisor that was killed.
     set_pdeathsig(Signal::SIGKILL)?;
@@ -288,24 +289,26 @@ fn copy_until_end(
     // What stops the supervisor must not cut off what the command has already written. Nor may a terminal suspend this
     // process for reading in the background: it gets an error, and the command an end of input.
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
-    // It holds these three and nothing else. (No number is one that is overwritten before: `to` may be 1 or 2, the pipes
-    // are above.)
-    let to = to.try_clone_to_owned()?;
+    // It holds these and nothing else. (`to` is never 0, and where it says how much it threw away is a pipe above 2, so that
+    // none is overwritten first.)
     dup2_stdin(from)?;
-    dup2_stdout(&to)?;
-    drop(to);
+    dup2_stdout(to)?;
+    let copy_up_to = |most| copy(&mut File::from(sys::adopt(0)), &mut File::from(sys::adopt(1)), most);
+    let Some((most, tell)) = limit else {
+        sys::close_range(2, i32::MAX)?;
+        return copy_up_to(u64::MAX).map(drop);
+    };
     dup2_stderr(tell)?;
     sys::close_range(3, i32::MAX)?;
-    let most = most.unwrap_or(u64::MAX);
-    let cut = copy(&mut File::from(sys::adopt(0)), &mut File::from(sys::adopt(1)), most)?;
-    if cut > 0 {
-        File::from(sys::adopt(2)).write_all(&cut.to_ne_bytes())?;
+    match copy_up_to(most)? {
+        0 => Ok(()),
+        cut => File::from(sys::adopt(2)).write_all(&cut.to_ne_bytes()),
     }
-    Ok(())
 }
 
-/// Returns how much was read beyond what may pass. By a buffer: `std::io::copy` would splice, which keeps the pipe locked for as long as the caller takes nothing: a
-/// command that writes to it then waits for the lock, and not even SIGKILL ends that.
+/// Returns how much was read beyond what may pass. By a buffer: `std::io::copy` would splice, which keeps the pipe locked
+/// for as long as the caller takes nothing. A command that writes to it then waits for the lock, and not even SIGKILL ends
+/// that.
 fn copy(from: &mut File, to: &mut File, most: u64) -> io::Result<u64> {
     let mut buffer = [0; 16 << 10];
     let (mut left, mut cut) = (most, 0_u64);

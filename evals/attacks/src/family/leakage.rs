@@ -8,7 +8,7 @@ use crate::run::Run;
 use crate::scene::{Scene, Tool};
 use crate::victim::Victim;
 use agentkit_protocol::Control;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -315,64 +315,60 @@ fn tells_of_the_host(point: &Path, scene: &Scene) -> bool {
 }
 
 fn read_a_key_of_the_keyring(scene: &Scene) -> Stage {
-    let (key, secret) = (Key::new(scene)?, secret(scene));
+    let (key, secret) = (Kept::key(scene)?, secret(scene));
     Ok(leaks_while(["read_key".to_owned(), key.number.clone()], &secret, key))
 }
 
 fn find_a_key_of_the_keyring(scene: &Scene) -> Stage {
-    let key = Key::new(scene)?;
+    let key = Kept::key(scene)?;
     let name = scene.marker().to_string_lossy();
     Ok(leaks_while(["find_key", &name], &secret(scene), key))
 }
 
-/// A key in the user's keyring; gone when it is dropped, or after a minute. The library makes no system calls of its own,
-/// so the attacker's program does it.
-struct Key {
-    number: String,
-    tool: Tool,
-}
-
-impl Key {
-    fn new(scene: &Scene) -> Result<Self, CannotBite> {
-        let tool = scene.tool()?;
-        let secret = secret(scene);
-        let number = tool.look(&["keep_key".as_ref(), scene.marker(), secret.as_ref()]);
-        let number = number.map_err(|why| CannotBite(format!("no key can be kept on this host: {why}")))?;
-        Ok(Key { number, tool })
-    }
-}
-
-impl Drop for Key {
-    fn drop(&mut self) {
-        // If it fails, the key expires.
-        let _ = self.tool.look(&["remove_key".as_ref(), self.number.as_ref()]);
-    }
-}
-
 fn read_a_message_queue(scene: &Scene) -> Stage {
-    let (queue, secret) = (Queue::new(scene)?, secret(scene));
+    let (queue, secret) = (Kept::queue(scene)?, secret(scene));
     Ok(leaks_while(["receive_message".to_owned(), queue.number.clone()], &secret, queue))
 }
 
-/// A System V queue with a message; gone when it is dropped.
-struct Queue {
+/// What the kernel keeps for the user until this is dropped. The library makes no system calls of its own, so the attacker's
+/// program does it.
+struct Kept {
     number: String,
     tool: Tool,
+    /// The tool's word for taking it away.
+    remove: &'static str,
 }
 
-impl Queue {
-    fn new(scene: &Scene) -> Result<Self, CannotBite> {
+impl Kept {
+    /// A key in the user's keyring, which expires after a minute.
+    fn key(scene: &Scene) -> Result<Self, CannotBite> {
+        let secret = secret(scene);
+        let keep = ["keep_key".as_ref(), scene.marker(), secret.as_ref()];
+        Kept::new(scene, &keep, "remove_key", "no key can be kept on this host")
+    }
+
+    /// A System V queue with a message.
+    fn queue(scene: &Scene) -> Result<Self, CannotBite> {
+        let secret = secret(scene);
+        Kept::new(
+            scene,
+            &["keep_message".as_ref(), secret.as_ref()],
+            "remove_message",
+            "no queue can be made on this host",
+        )
+    }
+
+    fn new(scene: &Scene, keep: &[&OsStr], remove: &'static str, or: &str) -> Result<Self, CannotBite> {
         let tool = scene.tool()?;
-        let number = tool.look(&["keep_message".as_ref(), secret(scene).as_ref()]);
-        let number = number.map_err(|why| CannotBite(format!("no queue can be made on this host: {why}")))?;
-        Ok(Queue { number, tool })
+        let number = tool.look(keep).map_err(|why| CannotBite(format!("{or}: {why}")))?;
+        Ok(Kept { number, tool, remove })
     }
 }
 
-impl Drop for Queue {
+impl Drop for Kept {
     fn drop(&mut self) {
-        // The attack may have done so.
-        let _ = self.tool.look(&["remove_message".as_ref(), self.number.as_ref()]);
+        // The attack may have done so, and a key expires.
+        let _ = self.tool.look(&[self.remove.as_ref(), self.number.as_ref()]);
     }
 }
 
