@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use support::need::need;
 use support::processes::with_marker;
@@ -118,15 +118,10 @@ impl Bench {
     }
 }
 
-/// Attacks on resources are on what the whole host has: nothing goes on beside them.
-static HOST: RwLock<()> = RwLock::new(());
-
-fn alone() -> RwLockWriteGuard<'static, ()> {
-    HOST.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn beside_others() -> RwLockReadGuard<'static, ()> {
-    HOST.read().unwrap_or_else(PoisonError::into_inner)
+/// One at a time: some attacks are judged by what the whole host has.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is(finding: &Value, verdict: &str) -> bool {
@@ -138,16 +133,11 @@ fn keeps_what_it_claims(who: Who) -> Result<(), Stop> {
     need("userns")?;
     let bench = Bench::new(who)?;
     let claims = bench.claims()?;
+    let _turn = turn();
     // What takes everybody's resources takes long; an ordinary user who runs these tests performs it too.
     let (output, findings) = match who {
-        Who::Own => {
-            let _turn = alone();
-            bench.findings(&[])?
-        }
-        Who::Ordinary => {
-            let _turn = beside_others();
-            bench.findings(&["--families", WITHOUT_RESOURCES])?
-        }
+        Who::Own => bench.findings(&[])?,
+        Who::Ordinary => bench.findings(&["--families", WITHOUT_RESOURCES])?,
     };
     assert!(findings.iter().any(|finding| is(finding, "contained")), "{output:?}");
     let wrong = disagreements(&claims, &findings);
@@ -197,7 +187,7 @@ fn claims_are_compared_in_both_directions() -> Result<(), Stop> {
 /// Whatever bites at all escapes from it, so that no verdict is a matter of course.
 fn a_launcher_that_confines_nothing_is_found_out() -> Result<(), Stop> {
     let bench = Bench::new(Who::Own)?;
-    let _turn = beside_others();
+    let _turn = turn();
     let (output, findings) = bench.findings(&["--launcher", "env", "--families", WITHOUT_RESOURCES])?;
     let tame: Vec<_> =
         findings.iter().filter(|finding| !is(finding, "escaped") && !is(finding, "cannot_bite")).collect();
@@ -211,7 +201,7 @@ fn a_daemon_is_seen_every_time() -> Result<(), Stop> {
     let bench = Bench::new(Who::Own)?;
     let daemons =
         "outlive_as_a_daemon,outlive_deaf_to_signals,outlive_holding_the_output,outlive_under_another_name";
-    let _turn = beside_others();
+    let _turn = turn();
     for _ in 0..4 {
         let (_, findings) = bench.findings(&["--launcher", "env", "--attacks", daemons])?;
         assert!(findings.len() == 4 && findings.iter().all(|it| is(it, "escaped")), "{findings:#?}");
@@ -285,7 +275,7 @@ fn two_launchers_side_by_side() -> Result<(), Stop> {
 fn ordinary_code_works(who: Who) -> Result<(), Stop> {
     need("userns")?;
     let bench = Bench::new(who)?;
-    let _turn = beside_others();
+    let _turn = turn();
     let output = bench.audit(&["--benign"])?;
     let text = String::from_utf8(output.stdout)?;
     assert!(!text.contains("BROKEN") && output.status.success(), "{text}");
