@@ -173,7 +173,7 @@ fn memory_hog(who: Who) -> Result<(), Stop> {
 
 fn memory_hog_of_many_processes(who: Who) -> Result<(), Stop> {
     let by_steps = "held = []\n\
-                    \x20       for _ in range(8): held.append(b'x' * (4 << 20)); time.sleep(0.01)";
+                    \x20       for _ in range(8): held.append(b'x' * (4 << 20)); time.sleep(0.03)";
     hoards(who, &by_eight_processes(by_steps))
 }
 

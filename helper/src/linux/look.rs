@@ -6,7 +6,7 @@ use super::disk::Disk;
 use super::layers::Layer;
 use super::memory::Memory;
 use super::mounts;
-use super::pace::{rest_after, time_spent};
+use super::pace::{rest_after, short_rest_after, time_spent};
 use super::sockets::Sockets;
 use super::usage;
 use agentkit_protocol::{EndedBy, Limit, LimitReached, Limits, Usage};
@@ -98,7 +98,8 @@ impl<'a> Looks<'a> {
         let limits = self.limits;
         let disk_is_over = self.disk.as_mut().is_some_and(|disk| disk.is_over(limits.disk, proc, &processes));
         self.look_at_private_directories();
-        self.interval = INTERVAL.max(rest_after(began));
+        let is_near = memory > self.limits.memory / 2;
+        self.interval = INTERVAL.max(if is_near { short_rest_after(began) } else { rest_after(began) });
         let cpu_limit = Duration::from_secs(self.limits.cpu_seconds).saturating_add(GOODBYE);
         let passed = if memory > self.limits.memory || self.kernels_kills() > 0 {
             Some(EndedBy::Memory)

@@ -73,7 +73,7 @@ impl Memory {
             // Whatever the processes share.
             return counted;
         }
-        let (exact, shared) = proportional(proc, &processes);
+        let (exact, shared) = proportional(proc, processes, limit.saturating_sub(rest));
         rest.saturating_add(exact).saturating_add(hidden.saturating_sub(shared))
     }
 
@@ -114,20 +114,27 @@ impl Memory {
 }
 
 /// Resident memory with shared pages counted once altogether, and how much of it is shared memory. What is not counted
-/// in time is counted as resident.
-fn proportional(proc: &OwnedFd, processes: &[Process]) -> (u64, u64) {
+/// in time is counted as resident. Whoever holds much goes on taking more meanwhile, so the largest come first, and it is
+/// over as soon as there is more than `enough`.
+fn proportional(proc: &OwnedFd, mut processes: Vec<Process>, enough: u64) -> (u64, u64) {
     let began = Instant::now();
-    let counted = processes.iter().map(|process| {
-        match (began.elapsed() < MAKE_SURE).then(|| usage::proportional(proc, process)) {
-            Some(Ok(exact)) => exact,
-            Some(Err(error)) if usage::is_gone(&error) => (0, 0),
-            // The jail's init is closed to everybody; it shares next to nothing.
-            Some(Err(_)) | None => (process.resident, 0),
+    processes.sort_unstable_by_key(|process| std::cmp::Reverse(process.resident));
+    let (mut memory, mut shared) = (0_u64, 0_u64);
+    for process in &processes {
+        let (more, more_shared) =
+            match (began.elapsed() < MAKE_SURE).then(|| usage::proportional(proc, process)) {
+                Some(Ok(exact)) => exact,
+                Some(Err(error)) if usage::is_gone(&error) => (0, 0),
+                // The jail's init is closed to everybody; it shares next to nothing.
+                Some(Err(_)) | None => (process.resident, 0),
+            };
+        memory = memory.saturating_add(more);
+        shared = shared.saturating_add(more_shared);
+        if memory.saturating_sub(shared) > enough {
+            break;
         }
-    });
-    counted.fold((0, 0), |(memory, shared), (more, more_shared)| {
-        (memory.saturating_add(more), shared.saturating_add(more_shared))
-    })
+    }
+    (memory, shared)
 }
 
 fn sum(numbers: impl Iterator<Item = u64>) -> u64 {

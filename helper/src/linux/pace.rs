@@ -12,3 +12,8 @@ pub(crate) fn time_spent() -> Duration {
 pub(crate) fn rest_after(began: Duration) -> Duration {
     time_spent().saturating_sub(began).saturating_mul(4)
 }
+
+/// The same where a limit is near: half a processor.
+pub(crate) fn short_rest_after(began: Duration) -> Duration {
+    time_spent().saturating_sub(began)
+}
