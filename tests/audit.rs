@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use support::need::need;
 use support::processes::with_marker;
-use support::user::{UNPRIVILEGED_ID, current_uid, unprivileged};
+use support::user::{UNPRIVILEGED_ID, current_uid, may_become_another, unprivileged};
 use support::{Stop, eventually, trial};
 use tempfile::TempDir;
 
@@ -64,6 +64,9 @@ impl Bench {
         }
         if who == Who::Ordinary && current_uid().map_err(Stop::Fail)? != 0 {
             return Err(Stop::Skip("who runs the tests is an ordinary user already".into()));
+        }
+        if who == Who::Ordinary {
+            may_become_another()?;
         }
         let directory = tempfile::Builder::new().prefix("audit-test-").tempdir_in("/var/tmp")?;
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755))?;

@@ -68,6 +68,9 @@ impl Who {
 
     /// A skip unless this user can make what a jail is made of.
     pub(crate) fn can_launch(self) -> Result<(), Stop> {
+        if self.is_another() {
+            user::may_become_another()?;
+        }
         static MET: [OnceLock<bool>; 2] = [OnceLock::new(), OnceLock::new()];
         if !MET[self as usize].get_or_init(|| self.can_unshare()) {
             return Err(Stop::Skip(format!("user namespaces are refused to a launcher {}", self.name())));

@@ -14,6 +14,18 @@ pub(crate) fn current_uid() -> Result<u32, String> {
     text.trim().parse().map_err(|error| format!("id -u printed {text:?}: {error}"))
 }
 
+/// `own` leaves tests that become somebody else to a run by such a user; see the README of the suites.
+const USERS: &str = "AGENTKIT_TEST_USERS";
+
+/// A skip where ordinary users have a run of their own.
+pub(crate) fn may_become_another() -> Result<(), Stop> {
+    match std::env::var(USERS).as_deref() {
+        Err(_) | Ok("all") => Ok(()),
+        Ok("own") => Err(Stop::Skip(format!("{USERS}=own: an ordinary user runs it"))),
+        Ok(other) => Err(Stop::Fail(format!("{USERS} is {other:?}; it can be `own` or `all`"))),
+    }
+}
+
 /// `program` as a command of [`UNPRIVILEGED_ID`], with no group and no capability; for a root test only. A skip if that
 /// user cannot reach the program, as in a checkout under root's home.
 pub(crate) fn unprivileged(program: &Path) -> Result<Command, Stop> {
