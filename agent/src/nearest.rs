@@ -1,8 +1,10 @@
-//! The name that was probably meant.
+//! Names in messages: the one that was probably meant, and those there are.
+
+use crate::clip::excerpt;
 
 /// The candidate closest to `name`, if one is close: at most a third of its letters differ. Upper and lower case,
 /// `_` and `-` count as equal.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = fold(name);
     let distances = candidates.into_iter().filter_map(|candidate| {
         let folded = fold(candidate);
@@ -10,6 +12,22 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
         (distance <= folded.len().max(name.len()) / 3).then_some((distance, candidate))
     });
     distances.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
+}
+
+/// `, did you mean `name`?`, or nothing.
+pub(crate) fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(name, names).map(|meant| format!(", did you mean `{meant}`?")).unwrap_or_default()
+}
+
+/// The first few names, each in back quotes.
+pub(crate) fn quoted_list<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
+    let listed = names.by_ref().take(30);
+    let mut list: Vec<String> = listed.map(|name| format!("`{}`", excerpt(name, 60))).collect();
+    let left = names.count();
+    if left > 0 {
+        list.push(format!("and {left} more"));
+    }
+    list.join(", ")
 }
 
 /// Names longer than this are not compared further: a model can make one up of any length.

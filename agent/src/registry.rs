@@ -1,10 +1,11 @@
 //! The tools on offer: unique names, checked calls, errors and panics as results.
 
 use crate::clip::excerpt;
+use crate::compile::compile;
 use crate::context::Context;
 use crate::model::ToolCall;
-use crate::nearest::nearest;
-use crate::shape::{ObjectShape, SchemaError, compile};
+use crate::nearest::{did_you_mean, quoted_list};
+use crate::shape::{ObjectShape, SchemaError};
 use crate::tool::{Tool, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use crate::validate;
 use crate::worker::{self, NoResult};
@@ -76,6 +77,13 @@ impl Registry {
         &self.specs
     }
 
+    /// The tools in words, one after the other with an empty line between them: for a model that is told about them in
+    /// its prompt. See [`ToolSpec::describe`].
+    pub fn describe(&self) -> String {
+        let tools: Vec<String> = self.specs.iter().map(ToolSpec::describe).collect();
+        tools.join("\n")
+    }
+
     /// Runs one call. Whatever goes wrong, a panic of the tool included, is an error that the model can read. A dry
     /// run checks the arguments, then refuses tools that change something. A tool that is still running a second
     /// after the deadline of the context, or after a cancellation, is abandoned.
@@ -95,11 +103,10 @@ impl Registry {
 
     fn unknown_tool(&self, name: &str) -> ToolError {
         let names = || self.specs.iter().map(|spec| spec.name.as_str());
-        let meant =
-            nearest(name, names()).map(|meant| format!(", did you mean `{meant}`?")).unwrap_or_default();
+        let meant = did_you_mean(name, names());
         let valid = match self.specs.len() {
             0 => "there are no tools".to_owned(),
-            _ => format!("valid: {}", validate::quoted_list(names())),
+            _ => format!("valid: {}", quoted_list(names())),
         };
         let message = format!("there is no tool `{}`{meant} ({valid})", excerpt(name, 60));
         ToolError::new(ToolErrorKind::UnknownTool, message)

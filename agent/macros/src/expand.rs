@@ -1,11 +1,12 @@
 //! Writes the code of a tool.
 
-use crate::args::{Options, Output, Parameter, Signature, doc_text};
+use crate::args::{Output, Parameter, Signature, doc_text};
+use crate::options::Options;
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Error, FnArg, ItemFn, Result, Type};
+use syn::{Attribute, Error, FnArg, ItemFn, Result, Type};
 
 /// The function unchanged, and beside it a type of the same name that implements `Tool`.
 pub(crate) fn expand(options: TokenStream, function: TokenStream) -> Result<TokenStream> {
@@ -53,12 +54,19 @@ impl Expansion<'_> {
         })
     }
 
+    /// What comes of the function is there where the function is.
+    fn conditions(&self) -> impl Iterator<Item = &Attribute> {
+        self.function.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg"))
+    }
+
     /// A braced struct lives in the type namespace only, so it may share the function's name.
     fn definition(&self) -> TokenStream {
         let (visibility, name) = (&self.function.vis, self.name());
         let docs = format!("The tool made of the function `{name}`.");
         let state = self.state().map(|ty| quote! { state: #ty, });
+        let conditions = self.conditions();
         quote! {
+            #(#conditions)*
             #[doc = #docs]
             #[allow(non_camel_case_types)]
             #visibility struct #name {
@@ -68,11 +76,14 @@ impl Expansion<'_> {
         }
     }
 
-    /// Inside an anonymous constant, so that `Arguments` meets no other item of that name.
+    /// Inside an anonymous constant, so that what is made here meets no other item of its name. Types and defaults that
+    /// somebody wrote are read in there too, hence names that nobody writes.
     fn implementation(&self) -> TokenStream {
+        let conditions = self.conditions();
         let (arguments, constructor, call, name) =
             (self.arguments(), self.constructor(), self.call(), self.name());
         quote! {
+            #(#conditions)*
             const _: () = {
                 #arguments
 
@@ -92,15 +103,21 @@ impl Expansion<'_> {
     }
 
     fn arguments(&self) -> TokenStream {
-        let fields = self.signature.parameters.iter().filter_map(|parameter| match parameter {
-            Parameter::Argument { name, ty, docs } => Some(quote! { #(#docs)* #name: #ty, }),
-            _ => None,
-        });
+        let (mut fields, mut defaults) = (Vec::new(), Vec::new());
+        for parameter in &self.signature.parameters {
+            let Parameter::Argument { name, ty, docs, rules } = parameter else { continue };
+            let default_fn = format_ident!("__default_{}", name.unraw());
+            let attributes = rules.attributes(&default_fn);
+            fields.push(quote! { #(#docs)* #attributes #name: #ty, });
+            defaults.extend(rules.default_fn(&default_fn, ty));
+        }
         quote! {
             #[derive(::agentkit_agent::serde::Deserialize, ::agentkit_agent::schemars::JsonSchema)]
             #[serde(crate = "::agentkit_agent::serde", deny_unknown_fields)]
             #[schemars(crate = "::agentkit_agent::schemars")]
-            struct Arguments { #(#fields)* }
+            struct __Arguments { #(#fields)* }
+
+            #(#defaults)*
         }
     }
 
@@ -118,7 +135,7 @@ impl Expansion<'_> {
                     spec: ::agentkit_agent::ToolSpec {
                         name: ::std::string::String::from(#tool_name),
                         description: ::std::string::String::from(#description),
-                        parameters: ::agentkit_agent::schema::of::<Arguments>(),
+                        parameters: ::agentkit_agent::schema::of::<__Arguments>(),
                         mutates: #mutates,
                     },
                     #field
@@ -162,7 +179,7 @@ impl Expansion<'_> {
                 arguments: ::agentkit_agent::serde_json::Value,
             ) -> ::std::result::Result<::agentkit_agent::ToolOutput, ::agentkit_agent::ToolError> {
                 let _ = context;
-                let #binding: Arguments = ::agentkit_agent::schema::arguments(arguments)?;
+                let #binding: __Arguments = ::agentkit_agent::schema::arguments(arguments)?;
                 #result
             }
         }

@@ -1,8 +1,9 @@
 //! Tools that note something and look it up again.
 
 use crate::clip::excerpt;
+use crate::nearest::quoted_list;
+use crate::tool;
 use crate::tool::ToolError;
-use crate::{tool, validate::quoted_list};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
