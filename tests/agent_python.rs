@@ -1,9 +1,9 @@
-//! The python tool with the real jail: what the model reads, and what the report says.
+//! The python and the shell tool with the real jail: what the model reads, and what the report says.
 
 mod support;
 
 use agentkit_agent::model::ToolCall;
-use agentkit_agent::tools::python;
+use agentkit_agent::tools::{python, shell};
 use agentkit_agent::{Cancel, Context, NoEvents, Registry, ToolError, ToolErrorKind, ToolOutput};
 use agentkit_client::{Helper, Limits, Sandbox};
 use serde_json::{Value, json};
@@ -26,6 +26,10 @@ fn main() -> ExitCode {
         trial("cancelling_ends_a_program", cancelling_ends_a_program),
         trial("a_missing_sandbox_is_never_taken_for_output", a_missing_sandbox_is_never_taken_for_output),
         trial("a_dry_run_runs_no_code", a_dry_run_runs_no_code),
+        trial("a_script_is_run_by_the_shell", a_script_is_run_by_the_shell),
+        trial("a_failing_script_is_an_error_with_its_output", a_failing_script_is_an_error_with_its_output),
+        trial("a_script_is_confined", a_script_is_confined),
+        trial("a_dry_run_runs_no_script", a_dry_run_runs_no_script),
     ])
 }
 
@@ -145,6 +149,54 @@ fn a_missing_sandbox_is_never_taken_for_output() -> Result<(), Stop> {
 fn a_dry_run_runs_no_code() -> Result<(), Stop> {
     let sandbox = Sandbox::builder().helper(Helper::Path("/nonexistent/agentkit-jail".into())).build()?;
     let error = call(sandbox, &Context::detached(), "print(1)", true).expect_err("dry run");
+    assert_eq!(error.kind, ToolErrorKind::Refused);
+    Ok(())
+}
+
+fn call_shell(sandbox: Sandbox, script: &str, dry_run: bool) -> Result<ToolOutput, ToolError> {
+    let mut registry = Registry::new();
+    registry.add(shell::tool(sandbox)).expect("a valid tool");
+    let arguments = json!({ "script": script }).to_string();
+    let call = ToolCall { id: "1".into(), name: "shell".into(), arguments };
+    registry.call(&Context::detached(), &call, dry_run)
+}
+
+fn run_script(script: &str) -> Result<Result<ToolOutput, ToolError>, Stop> {
+    Ok(call_shell(sandbox(Limits::default())?, script, false))
+}
+
+fn a_script_is_run_by_the_shell() -> Result<(), Stop> {
+    let output = run_script("n=$((6 * 7))\nprintf '%s\\n' \"$n\" | tr 2 3\necho \"it's\" >&2")??;
+    assert_eq!(output.text, "43\nstderr:\nit's");
+    check_report(&output.details, &json!({"exit": 0}));
+    // Nothing is there to be read, and nothing is kept between calls.
+    assert_eq!(run_script("echo x >left; cat")??.text, "(no output)");
+    assert_eq!(run_script("cat left 2>/dev/null || echo gone")??.text, "gone");
+    Ok(())
+}
+
+fn a_failing_script_is_an_error_with_its_output() -> Result<(), Stop> {
+    let error = run_script("echo out; exit 3")?.expect_err("exit code 3");
+    assert_eq!(error.message, "the program failed: exited with code 3\nout");
+    let error = run_script("if")?.expect_err("no script");
+    assert!(error.message.starts_with("the program failed: exited with code 2\nstderr:\n"), "{error}");
+    Ok(())
+}
+
+fn a_script_is_confined() -> Result<(), Stop> {
+    let secret = support::temp_dir()?;
+    let file = secret.path().join("secret");
+    std::fs::write(&file, "outside")?;
+    let script = format!("cat '{}' || echo no", file.display());
+    assert!(run_script(&script)??.text.starts_with("no"), "{script}");
+    assert!(run_script(&format!("echo inside >'{}'", file.display()))?.is_err());
+    assert_eq!(std::fs::read_to_string(&file)?, "outside");
+    Ok(())
+}
+
+fn a_dry_run_runs_no_script() -> Result<(), Stop> {
+    let sandbox = Sandbox::builder().helper(Helper::Path("/nonexistent/agentkit-jail".into())).build()?;
+    let error = call_shell(sandbox, "echo 1", true).expect_err("dry run");
     assert_eq!(error.kind, ToolErrorKind::Refused);
     Ok(())
 }

@@ -4,17 +4,19 @@
 pub use agentkit_client::Cancel;
 
 use crate::clock::{Clock, SystemClock};
+use crate::state::RunState;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Deadline, cancellation and event sink of one call.
+/// Deadline, cancellation, event sink and state of one run.
 #[derive(Clone)]
 pub struct Context {
     deadline: Option<Instant>,
     cancel: Cancel,
     events: Arc<dyn EventSink>,
     clock: Arc<dyn Clock>,
+    state: RunState,
 }
 
 impl fmt::Debug for Context {
@@ -27,14 +29,19 @@ impl fmt::Debug for Context {
 }
 
 impl Context {
-    /// A context that lives until `deadline`, by the clock of the operating system.
+    /// A context that lives until `deadline`, by the clock of the operating system, with an empty state.
     pub fn new(deadline: Option<Instant>, cancel: Cancel, events: Arc<dyn EventSink>) -> Self {
-        Context { deadline, cancel, events, clock: Arc::new(SystemClock) }
+        Context { deadline, cancel, events, clock: Arc::new(SystemClock), state: RunState::default() }
     }
 
     /// The same context by another clock.
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         Context { clock, ..self }
+    }
+
+    /// The same context with the state of a run that it goes on with.
+    pub fn with_state(self, state: RunState) -> Self {
+        Context { state, ..self }
     }
 
     /// A context without deadline, cancellation or listener, for calling a tool directly.
@@ -60,6 +67,11 @@ impl Context {
     /// The flag that ends the run. Raised as well for a call that is given up because it is late.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
+    }
+
+    /// What tools keep for the length of the run.
+    pub fn state(&self) -> &RunState {
+        &self.state
     }
 
     /// Tells the listener something.

@@ -55,6 +55,7 @@ mod repeat;
 mod run;
 pub mod schema;
 mod shape;
+mod state;
 pub mod tool;
 pub mod tools;
 pub mod trajectory;
@@ -83,6 +84,7 @@ pub use model::{Model, ModelError, ModelErrorKind};
 pub use registry::{Registry, RegistryError};
 pub use run::{Next, Run};
 pub use shape::SchemaError;
+pub use state::RunState;
 pub use tool::{Tool, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 pub use trajectory::{CallRecord, Step, StopReason, Trajectory};
 

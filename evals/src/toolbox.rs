@@ -3,7 +3,7 @@
 use crate::task::{Grader, Task, ToolName};
 use crate::world::World;
 use agentkit_agent::Registry;
-use agentkit_agent::tools::{Memory, calculator, python, recall, remember};
+use agentkit_agent::tools::{calculator, python, recall, remember};
 use agentkit_client::{Bytes, Limits, Sandbox, Watch};
 use std::os::unix::ffi::OsStrExt;
 
@@ -35,11 +35,10 @@ impl Toolbox for Standard {
 #[derive(Debug)]
 pub struct Kit {
     sandbox: Option<Sandbox>,
-    memory: Memory,
 }
 
 impl Kit {
-    /// An empty memory, and the sandbox with the limits of `task`, on the watch for attempts on `world`.
+    /// The sandbox with the limits of `task`, on the watch for attempts on `world`.
     pub fn new(sandbox: Option<&Sandbox>, task: &Task, world: Option<&World>) -> Self {
         let limits = Limits {
             processes: task.bounds.processes,
@@ -54,7 +53,7 @@ impl Kit {
         });
         let sandbox =
             sandbox.map(|sandbox| sandbox.with_limits(limits).with_watch(watch.unwrap_or_default()));
-        Kit { sandbox, memory: Memory::default() }
+        Kit { sandbox }
     }
 
     /// Adds one tool.
@@ -64,8 +63,8 @@ impl Kit {
     pub fn add(&self, tool: ToolName, registry: &mut Registry) -> Result<(), String> {
         let added = match tool {
             ToolName::Calculator => registry.add(calculator::tool()),
-            ToolName::Remember => registry.add(remember::tool(self.memory.clone())),
-            ToolName::Recall => registry.add(recall::tool(self.memory.clone())),
+            ToolName::Remember => registry.add(remember::tool()),
+            ToolName::Recall => registry.add(recall::tool()),
             ToolName::Python => match &self.sandbox {
                 Some(sandbox) => registry.add(python::tool(sandbox.clone())),
                 None => return Err("there is no sandbox for the python tool".to_owned()),

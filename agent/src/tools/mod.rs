@@ -2,10 +2,13 @@
 
 mod arithmetic;
 mod calculate;
-mod memory;
+mod notes;
 mod ratio;
 mod run_python;
+mod run_shell;
+mod sandboxed;
 
 pub use calculate::calculator;
-pub use memory::{Memory, recall, remember};
+pub use notes::{recall, remember};
 pub use run_python::python;
+pub use run_shell::shell;
