@@ -75,6 +75,65 @@ mod worker;
 /// }
 /// # assert_eq!(parse("42".to_owned()), Ok(42));
 /// ```
+///
+/// Limits and defaults are part of the schema, and enforced before the function is called:
+///
+/// ```
+/// use agentkit_agent::{Registry, tool};
+///
+/// /// How to sort.
+/// #[derive(agentkit_agent::serde::Deserialize, agentkit_agent::schemars::JsonSchema)]
+/// #[serde(crate = "agentkit_agent::serde", rename_all = "snake_case")]
+/// #[schemars(crate = "agentkit_agent::schemars")]
+/// enum Order {
+///     Newest,
+///     Oldest,
+/// }
+///
+/// /// Lists articles.
+/// #[tool]
+/// fn articles(
+///     /// One word in lower case.
+///     #[arg(pattern = "^[a-z]+$", max_length = 30)]
+///     topic: String,
+///     #[arg(default = 10, min = 1, max = 100)] limit: u32,
+///     order: Option<Order>,
+/// ) -> String {
+///     let newest = matches!(order, Some(Order::Newest));
+///     format!("{limit} articles about {topic}, newest first: {newest}")
+/// }
+///
+/// let mut registry = Registry::new();
+/// registry.add(articles::tool())?;
+/// assert_eq!(
+///     registry.describe(),
+///     "## articles\nLists articles.\nArguments:\n\
+///      - `limit` (integer, 1 to 100, optional, default 10)\n\
+///      - `order` (one of `newest`, `oldest`, optional): How to sort.\n\
+///      - `topic` (string, at most 30 character(s), matching `^[a-z]+$`): One word in lower case.\n"
+/// );
+/// # Ok::<(), agentkit_agent::RegistryError>(())
+/// ```
+///
+/// What cannot be a tool does not compile. A type without a schema cannot be an argument:
+///
+/// ```compile_fail,E0277
+/// /// Waits.
+/// #[agentkit_agent::tool]
+/// fn wait(until: std::time::Instant) -> String {
+///     format!("{until:?}")
+/// }
+/// ```
+///
+/// What is no text cannot be a result:
+///
+/// ```compile_fail,E0277
+/// /// Counts.
+/// #[agentkit_agent::tool]
+/// fn count() -> Vec<u8> {
+///     vec![1, 2, 3]
+/// }
+/// ```
 pub use agentkit_macros::tool;
 pub use bounds::Bounds;
 pub use clock::{Clock, SystemClock};

@@ -188,8 +188,9 @@ impl Check {
 
     fn distinct(&mut self, path: &Path<'_>, values: &[Value]) -> bool {
         let mut seen = HashSet::new();
-        let repeated: Vec<usize> =
-            (0..values.len()).filter(|index| !seen.insert(values[*index].to_string())).collect();
+        let repeated: Vec<usize> = (0..values.len())
+            .filter(|index| !seen.insert(json::canonical(&values[*index].to_string())))
+            .collect();
         for index in &repeated {
             self.fault(|| {
                 format!("{} is there already, and no two may be equal", Path::Item(path, *index).quoted())
