@@ -104,12 +104,12 @@ fn near(schema: &Value) -> BoxedStrategy<Value> {
     let typed = match name.as_str() {
         Some("boolean") => any::<bool>().prop_map(Value::from).boxed(),
         Some("integer" | "number") => number(schema),
-        Some("string") => "[a-zA-Z1]{0,5}".prop_map(Value::from).boxed(),
+        Some("string") => "[ab]{0,2}|[a-zA-Z1]{0,5}".prop_map(Value::from).boxed(),
         Some("array") => prop::collection::vec(near(&schema["items"]), 0..4).prop_map(Value::from).boxed(),
         Some("object") => object(schema),
         _ => leaf(),
     };
-    prop_oneof![20 => typed, 1 => leaf()].boxed()
+    prop_oneof![20 => typed, 1 => leaf(), 1 => Just(Value::Null)].boxed()
 }
 
 /// Numbers around the limits.
@@ -164,7 +164,7 @@ fn leaf() -> BoxedStrategy<Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn schema_and_check_agree(arguments in REGISTRY.specs().iter().map(|spec| near(&spec.parameters)).collect::<Vec<_>>()) {
         for (spec, arguments) in REGISTRY.specs().iter().zip(arguments) {

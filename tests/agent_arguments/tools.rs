@@ -142,6 +142,12 @@ fn list(items: Vec<i64>) -> String {
     show(items)
 }
 
+/// Takes a set.
+#[tool]
+fn set(items: BTreeSet<String>) -> String {
+    show(items)
+}
+
 /// Takes points.
 #[tool]
 fn points(points: Vec<Point>) -> String {
@@ -226,6 +232,7 @@ pub(crate) fn registry() -> Registry {
         Box::new(choice::tool()),
         Box::new(optional_choice::tool()),
         Box::new(list::tool()),
+        Box::new(set::tool()),
         Box::new(points::tool()),
         Box::new(map::tool()),
         Box::new(anything::tool()),
