@@ -38,24 +38,33 @@
 // The code that `#[tool]` writes names this crate, also when it is used inside of it.
 extern crate self as agentkit_agent;
 
+mod approval;
 mod bounds;
 mod clip;
 mod clock;
 pub mod context;
+mod conversation;
 mod driver;
+pub mod event;
+mod feed;
+mod ids;
 mod json;
 mod listed;
 pub mod model;
 mod nearest;
+mod queue;
 mod registry;
 mod repeat;
 mod run;
 pub mod schema;
+mod semconv;
 mod shape;
 pub mod tool;
 pub mod tools;
 pub mod trajectory;
+pub mod transcript;
 mod validate;
+mod window;
 mod worker;
 
 /// ```
@@ -72,16 +81,20 @@ mod worker;
 /// # assert_eq!(parse("42".to_owned()), Ok(42));
 /// ```
 pub use agentkit_macros::tool;
+pub use approval::{Approver, Decision};
 pub use bounds::Bounds;
 pub use clock::{Clock, SystemClock};
-pub use context::{AgentEvent, Cancel, Context, EventSink, NoEvents};
+pub use context::{Cancel, Context};
+pub use conversation::Conversation;
 pub use driver::Agent;
+pub use event::{AgentEvent, EventSink, NoEvents};
 pub use model::{Model, ModelError, ModelErrorKind};
 pub use registry::{Registry, RegistryError};
 pub use run::{Next, Run};
 pub use shape::SchemaError;
 pub use tool::{Tool, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 pub use trajectory::{CallRecord, Step, StopReason, Trajectory};
+pub use transcript::Transcript;
 
 // For the code that `#[tool]` writes, and so that a user's argument types derive from the same versions.
 pub use {schemars, serde, serde_json};

@@ -1,0 +1,11 @@
+//! The loop from outside, with models that are played and tools that do what a test needs.
+
+mod any_model;
+mod bounds;
+mod calls;
+mod events;
+mod kit;
+mod repeats;
+mod replies;
+mod transcript;
+mod waiting;
