@@ -71,18 +71,23 @@ pub enum AgentEvent {
         /// The number of the step, from 1.
         step: usize,
     },
-    /// A piece of the reply's text, from a model that streams. Not in transcripts: `Replied` has it all.
-    TextDelta {
-        /// The piece.
-        text: String,
+    /// The model says more of its text. Only from models that answer bit by bit, and not in transcripts: `Replied` has
+    /// it all.
+    #[serde(with = "semconv::message")]
+    TextDelta(String),
+    /// The model thinks more. Only from models that answer bit by bit, and not in transcripts.
+    #[serde(with = "semconv::message")]
+    ReasoningDelta(String),
+    /// A request failed and is made again after a wait: what was heard of this reply so far is void.
+    Retrying {
+        /// The number of the attempt that comes next, from 2.
+        attempt: u32,
+        /// How long it is waited before.
+        #[serde(rename = "wait_s", with = "semconv::seconds")]
+        wait: Duration,
+        /// What failed, without keys.
+        why: String,
     },
-    /// A piece of the reply's thinking, from a model that streams. Not in transcripts.
-    ReasoningDelta {
-        /// The piece.
-        text: String,
-    },
-    /// What was streamed of this reply so far is void, since the model is asked again. Not in transcripts.
-    AttemptVoid,
     /// The model has replied.
     Replied {
         /// The number of the step, from 1.
@@ -189,9 +194,6 @@ pub enum AgentEvent {
 impl AgentEvent {
     /// Whether it belongs in a transcript: pieces of a reply do not, since the reply follows.
     pub fn is_recorded(&self) -> bool {
-        !matches!(
-            self,
-            AgentEvent::TextDelta { .. } | AgentEvent::ReasoningDelta { .. } | AgentEvent::AttemptVoid
-        )
+        !matches!(self, AgentEvent::TextDelta(_) | AgentEvent::ReasoningDelta(_))
     }
 }

@@ -116,3 +116,42 @@ fn long_results_are_cut_between_characters_with_a_note() {
     let side = "é".repeat(25);
     assert_eq!(*text, format!("{side}\n[... 1900 of 2000 bytes left out here ...]\n{side}"));
 }
+
+#[test]
+fn calls_are_counted_one_by_one_and_an_answer_after_the_last_counts() {
+    let replies = || {
+        let pair = |a: &str, b: &str| {
+            calling([call("", "echo", json!({"text": a})), call("", "echo", json!({"text": b}))])
+        };
+        [pair("a", "b"), pair("c", "d"), answering("done")]
+    };
+    let not_run = Some(ToolErrorKind::NotRun);
+    for (max_calls, stop, wanted) in [
+        (0, StopReason::MaxCalls, vec![not_run, not_run]),
+        (1, StopReason::MaxCalls, vec![None, not_run]),
+        (3, StopReason::MaxCalls, vec![None, None, None, not_run]),
+        (4, StopReason::Answered, vec![None; 4]),
+    ] {
+        let model = Replies::new(replies());
+        let bounds = Bounds { max_calls, ..Bounds::default() };
+        let trajectory = Agent::new(Arc::clone(&model), echo_only()).bounds(bounds).run("go");
+        assert_eq!((&trajectory.stop, kinds(&trajectory)), (&stop, wanted), "{max_calls}");
+        assert_one_result_each(&trajectory, &model.requests());
+    }
+}
+
+#[test]
+fn a_reply_that_is_too_long_is_dropped_whatever_it_is_made_of() {
+    let long = || "x".repeat(1_000);
+    let bounds = || Bounds { max_reply_bytes: 1_000, ..Bounds::default() };
+    let run = |reply: Reply| {
+        let trajectory = Agent::new(Replies::new([reply]), echo_only()).bounds(bounds()).run("go");
+        assert!(trajectory.stop == StopReason::Answered || trajectory.steps.is_empty());
+        trajectory.stop
+    };
+    assert_eq!(run(answering(&long())), StopReason::Answered);
+    assert_eq!(run(answering(&(long() + "x"))), StopReason::Flooded);
+    assert_eq!(run(Reply { reasoning: Some(long()), ..answering("x") }), StopReason::Flooded);
+    assert_eq!(run(calling([call("", "echo", json!({"text": long()}))])), StopReason::Flooded);
+    assert_eq!(run(calling((0..5).map(|_| call("", "x", json!({}))))), StopReason::Flooded);
+}
