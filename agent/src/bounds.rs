@@ -8,11 +8,24 @@ pub struct Bounds {
     /// Calls of the model. An answer on the last one counts; tool calls on the last one are not run, since the model
     /// could never read their results.
     pub max_steps: usize,
+    /// Calls of tools in the whole run, refused ones included. An answer after the last one counts; a call more ends
+    /// the run.
+    pub max_calls: usize,
     /// Calls of one reply that are run, in their order. The others are answered as not run.
     pub max_calls_per_reply: usize,
+    /// Calls of one reply that are run side by side, each on a thread of its own, if they change nothing. Zero counts
+    /// as one.
+    pub max_parallel_calls: usize,
+    /// Calls in a row that return an error, whatever their arguments. A call that is not run counts neither way; one
+    /// that was refused is an error. Zero counts as one.
+    pub max_consecutive_errors: usize,
     /// Tokens of all prompts and replies together. Where the endpoint does not report them, a quarter of the bytes
     /// sent and received is used instead: an estimate, never zero.
     pub max_tokens: u64,
+    /// Tokens of the model's context window. When three quarters of it are used, the oldest part of the conversation
+    /// is left out, by the rule of [`Conversation`](crate::Conversation). How many are used is what the endpoint said
+    /// of the last reply plus a quarter of the bytes since, or a quarter of all bytes if it said nothing.
+    pub context_tokens: u64,
     /// Wall-clock time of the run. It also is the deadline of each call of the model and of each tool: the model is
     /// not waited for any longer, a tool a second more, so that it can report what it was killed at.
     pub wall: Duration,
@@ -21,17 +34,25 @@ pub struct Bounds {
     pub repeat_limit: usize,
     /// Bytes of one tool result. Of a longer one the model reads head and tail, and a note with the sizes.
     pub max_result_bytes: usize,
+    /// Bytes of one reply, its thinking included; each call counts for 256 more. A longer one is dropped, and ends the
+    /// run.
+    pub max_reply_bytes: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
         Bounds {
             max_steps: 20,
+            max_calls: 200,
             max_calls_per_reply: 100,
+            max_parallel_calls: 4,
+            max_consecutive_errors: 10,
             max_tokens: 1_000_000,
+            context_tokens: 128_000,
             wall: Duration::from_secs(300),
             repeat_limit: 3,
             max_result_bytes: 16 << 10,
+            max_reply_bytes: 16 << 20,
         }
     }
 }
@@ -41,6 +62,8 @@ impl Default for Bounds {
 pub(crate) enum NotRun {
     Steps,
     Calls,
+    CallsPerReply,
+    Errors,
     Tokens,
     Wall,
     Repeated,
@@ -50,6 +73,10 @@ pub(crate) enum NotRun {
     /// The reply was cut for the reason named.
     Cut(String),
     Declined,
+    /// Somebody who was asked about a call wants no more of them.
+    Stopped,
+    /// The transcript could not be written, for the reason named.
+    Unrecorded(String),
 }
 
 impl Bounds {
@@ -60,6 +87,13 @@ impl Bounds {
                 format!("not run: the limit of {} is reached", count(self.max_steps, "model call"))
             }
             NotRun::Calls => {
+                format!("not run: the limit of {} is reached", count(self.max_calls, "tool call"))
+            }
+            NotRun::Errors => {
+                let calls = count(self.max_consecutive_errors.max(1), "call");
+                format!("not run: the last {calls} returned errors, so the run stops here")
+            }
+            NotRun::CallsPerReply => {
                 let calls = count(self.max_calls_per_reply, "call");
                 format!("not run: of one reply at most {calls} can be run; make the others again in the next")
             }
@@ -78,6 +112,8 @@ impl Bounds {
                 )
             }
             NotRun::Declined => "not run: the reply was a refusal".to_owned(),
+            NotRun::Stopped => "not run: the run was stopped when its call was to be approved".to_owned(),
+            NotRun::Unrecorded(why) => format!("not run: the transcript cannot be written: {why}"),
         }
     }
 
@@ -107,7 +143,9 @@ mod tests {
     fn messages_name_the_bound_and_its_size() {
         let bounds = Bounds { max_steps: 1, wall: Duration::from_millis(1500), ..Bounds::default() };
         assert_eq!(bounds.message(&NotRun::Steps), "not run: the limit of 1 model call is reached");
-        assert!(bounds.message(&NotRun::Calls).contains("at most 100 calls"));
+        assert!(bounds.message(&NotRun::CallsPerReply).contains("at most 100 calls"));
+        assert_eq!(bounds.message(&NotRun::Calls), "not run: the limit of 200 tool calls is reached");
+        assert!(bounds.message(&NotRun::Errors).contains("the last 10 calls"));
         assert_eq!(bounds.message(&NotRun::Wall), "not run: the time budget of 1.5 s is used up");
         assert_eq!(bounds.message(&NotRun::Tokens), "not run: the budget of 1000000 tokens is used up");
         assert!(bounds.message(&NotRun::Cut("length".to_owned())).contains("length"));

@@ -4,6 +4,7 @@
 pub use agentkit_client::Cancel;
 
 use crate::clock::{Clock, SystemClock};
+pub(crate) use crate::event::{AgentEvent, EventSink, NoEvents};
 use crate::state::RunState;
 use std::fmt;
 use std::sync::Arc;
@@ -61,7 +62,12 @@ impl Context {
 
     /// Time left before the deadline by the context's own clock; `None` means no deadline.
     pub fn remaining(&self) -> Option<Duration> {
-        self.time_left(self.clock.now())
+        self.time_left(self.now())
+    }
+
+    /// The time now, by the context's own clock.
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
     }
 
     /// The flag that ends the run. Raised as well for a call that is given up because it is late.
@@ -78,44 +84,4 @@ impl Context {
     pub fn emit(&self, event: AgentEvent) {
         self.events.emit(event);
     }
-}
-
-/// Hears what happens while it happens.
-pub trait EventSink: Send + Sync {
-    /// Takes one event. Called from the thread of the run and from those of its calls: it must not block for long.
-    fn emit(&self, event: AgentEvent);
-}
-
-/// A sink that drops everything.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoEvents;
-
-impl EventSink for NoEvents {
-    fn emit(&self, _event: AgentEvent) {}
-}
-
-/// What a listener hears.
-#[derive(Clone, Debug, PartialEq)]
-pub enum AgentEvent {
-    /// A tool is about to run.
-    ToolStarted {
-        /// The id of the call.
-        call_id: String,
-        /// The tool.
-        name: String,
-    },
-    /// A tool has run or was refused.
-    ToolFinished {
-        /// The id of the call.
-        call_id: String,
-        /// Whether the result is an error.
-        is_error: bool,
-    },
-    /// The model has replied.
-    Replied {
-        /// The number of the step, from 1.
-        step: usize,
-    },
-    /// Something is odd but the run goes on, for instance a server that seems to have cut the prompt.
-    Warning(String),
 }

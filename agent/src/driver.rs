@@ -1,16 +1,21 @@
 //! Does what the state machine asks for.
 
+use crate::approval::{Approver, Decision};
 use crate::bounds::Bounds;
 use crate::clock::{Clock, SystemClock};
-use crate::context::{AgentEvent, Cancel, Context, EventSink, NoEvents};
+use crate::context::{Cancel, Context};
+use crate::conversation::Conversation;
+use crate::event::{AgentEvent, EventSink};
+use crate::feed::Feed;
 use crate::model::{Model, ModelError, Reply, Request, ToolCall};
-use crate::registry::Registry;
+use crate::registry::{GRACE, Registry};
 use crate::run::{Next, Run};
 use crate::trajectory::Trajectory;
-use crate::worker::{self, NoResult};
+use crate::transcript::Transcript;
+use crate::worker::{self, Batch, NoResult};
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A model with tools and bounds.
 pub struct Agent<M> {
@@ -19,7 +24,9 @@ pub struct Agent<M> {
     bounds: Bounds,
     system: Option<String>,
     dry_run: bool,
-    events: Arc<dyn EventSink>,
+    approver: Option<Arc<dyn Approver>>,
+    events: Option<Arc<dyn EventSink>>,
+    transcript: Option<Arc<Transcript>>,
     cancel: Cancel,
     clock: Arc<dyn Clock>,
 }
@@ -33,7 +40,9 @@ impl<M: Model> Agent<M> {
             bounds: Bounds::default(),
             system: None,
             dry_run: false,
-            events: Arc::new(NoEvents),
+            approver: None,
+            events: None,
+            transcript: None,
             cancel: Cancel::default(),
             clock: Arc::new(SystemClock),
         }
@@ -54,9 +63,19 @@ impl<M: Model> Agent<M> {
         Agent { dry_run, ..self }
     }
 
+    /// Who is asked before each call that changes something.
+    pub fn approver(self, approver: impl Approver) -> Self {
+        Agent { approver: Some(Arc::new(approver)), ..self }
+    }
+
     /// Who hears what happens.
     pub fn events(self, events: Arc<dyn EventSink>) -> Self {
-        Agent { events, ..self }
+        Agent { events: Some(events), ..self }
+    }
+
+    /// Where what happens is recorded, before the run goes on. A run whose transcript cannot be written ends.
+    pub fn transcript(self, transcript: Transcript) -> Self {
+        Agent { transcript: Some(Arc::new(transcript)), ..self }
     }
 
     /// The flag that ends a run from outside: no call of the model or of a tool starts after it was raised, the model
@@ -73,23 +92,70 @@ impl<M: Model> Agent<M> {
     /// Runs the loop until it ends, which it does within the bounds whatever model and tools do. A thread of one that
     /// never comes back stays behind.
     pub fn run(&self, prompt: &str) -> Trajectory {
-        let mut run = Run::new(
-            self.bounds.clone(),
-            self.system.as_deref(),
-            prompt,
-            self.registry.specs(),
-            self.clock.now(),
-        );
-        let context = Context::new(run.deadline(), self.cancel.clone(), Arc::clone(&self.events))
-            .with_clock(Arc::clone(&self.clock));
+        self.begin(Conversation::default(), Some(prompt))
+    }
+
+    /// Goes on with an earlier conversation by what the user says next. The bounds count from anew, and the standing
+    /// instructions stay those that the conversation began with.
+    pub fn continue_with(&self, earlier: Conversation, prompt: &str) -> Trajectory {
+        self.begin(earlier, Some(prompt))
+    }
+
+    /// Goes on where a run was broken off, for instance with
+    /// [`Recorded::conversation`](crate::transcript::Recorded::conversation). The bounds count from anew.
+    pub fn resume(&self, interrupted: Conversation) -> Trajectory {
+        self.begin(interrupted, None)
+    }
+
+    fn begin(&self, mut conversation: Conversation, prompt: Option<&str>) -> Trajectory {
+        let system = self.system.as_deref().filter(|_| conversation.messages().is_empty());
+        let started = AgentEvent::RunStarted {
+            model: self.model.name().to_owned(),
+            tools: self.registry.specs().iter().map(|spec| spec.name.clone()).collect(),
+            dry_run: self.dry_run,
+            system: system.map(str::to_owned),
+            prompt: prompt.map(str::to_owned),
+        };
+        conversation.begin(system, prompt);
+        let mut run = Run::new(self.bounds.clone(), conversation, self.registry.specs(), self.clock.now());
+        if self.approver.is_some() {
+            run.ask_before_changes();
+        }
+        let feed = Arc::new(Feed::open(self.events.as_ref(), self.transcript.as_ref()));
+        feed.emit(started);
+        let sink = Arc::clone(&feed) as Arc<dyn EventSink>;
+        let context =
+            Context::new(run.deadline(), self.cancel.clone(), sink).with_clock(Arc::clone(&self.clock));
+        self.perform(&context, &feed, &mut run);
+        let trajectory = run.into_trajectory(self.clock.now());
+        feed.close(AgentEvent::Stopped {
+            stop: trajectory.stop.clone(),
+            answer: trajectory.answer.clone(),
+            tokens: trajectory.tokens,
+            elapsed: trajectory.elapsed,
+        });
+        trajectory
+    }
+
+    fn perform(&self, context: &Context, feed: &Feed, run: &mut Run) {
         loop {
             if self.cancel.is_cancelled() {
                 run.cancel();
             }
-            match run.next(self.clock.now()) {
-                Next::CallModel => self.call_model(&context, &mut run),
-                Next::RunTool(call) => self.run_tool(&context, &mut run, &call),
-                Next::Done => return run.into_trajectory(self.clock.now()),
+            let next = run.next(self.clock.now());
+            tell(feed, run);
+            // What begins has to be recorded before.
+            if next != Next::Done
+                && let Some(why) = feed.failure()
+            {
+                run.unrecorded(why);
+                continue;
+            }
+            match next {
+                Next::Done => return,
+                Next::CallModel => self.call_model(context, run),
+                Next::Approve(call) => self.approve(context, feed, run, call),
+                Next::RunTools(calls) => self.run_tools(context, feed, run, &calls),
             }
         }
     }
@@ -100,17 +166,13 @@ impl<M: Model> Agent<M> {
         if reply.is_err() && self.cancel.is_cancelled() {
             return run.cancel();
         }
-        let failed = reply.is_err();
         run.replied(reply, self.clock.now());
-        if !failed {
-            context.emit(AgentEvent::Replied { step: run.step() });
-        }
     }
 
     /// What comes after deadline or cancellation is of no use, so there is no grace.
     fn ask(&self, context: &Context, run: &Run) -> Result<Reply, ModelError> {
         let (model, registry) = (Arc::clone(&self.model), Arc::clone(&self.registry));
-        let messages = run.shared_messages();
+        let messages = run.conversation().shared();
         let outcome = worker::call(context, Duration::ZERO, move |context| {
             model.reply(context, &Request { messages: &messages, tools: registry.specs() })
         });
@@ -129,13 +191,50 @@ impl<M: Model> Agent<M> {
         })
     }
 
-    fn run_tool(&self, context: &Context, run: &mut Run, call: &ToolCall) {
-        context.emit(AgentEvent::ToolStarted { call_id: call.id.clone(), name: call.name.clone() });
-        let started: Instant = self.clock.now();
-        let result = self.registry.call(context, call, self.dry_run);
-        let is_error = result.is_err();
-        run.finished(result, self.clock.now().saturating_duration_since(started));
-        context.emit(AgentEvent::ToolFinished { call_id: call.id.clone(), is_error });
+    /// Nobody is asked about a call that would not be run.
+    fn approve(&self, context: &Context, feed: &Feed, run: &mut Run, call: ToolCall) {
+        let approver = match (self.registry.prepare(&call, self.dry_run), &self.approver) {
+            (Err(error), _) => return run.finished(Err(error), Duration::ZERO),
+            (Ok(_), None) => return run.decided(Decision::Allow),
+            (Ok(_), Some(approver)) => Arc::clone(approver),
+        };
+        let (call_id, name, arguments) = (call.id.clone(), call.name.clone(), call.arguments.clone());
+        feed.emit(AgentEvent::ApprovalAsked { call_id: call_id.clone(), name, arguments });
+        // Whoever shows the events has shown them all when the question comes.
+        feed.flush();
+        let decision = match worker::call(context, Duration::ZERO, move |_| approver.decide(&call)) {
+            Ok(decision) => decision,
+            // The run is over for that reason.
+            Err(NoResult::Late | NoResult::Cancelled) => return,
+            Err(NoResult::Panicked(text)) => {
+                let text = text.as_deref().unwrap_or("without a message");
+                Decision::Deny(format!("who was asked panicked: {text}"))
+            }
+            Err(NoResult::NoThread(error)) => Decision::Deny(format!("nobody was asked: no thread: {error}")),
+        };
+        feed.emit(AgentEvent::ApprovalAnswered { call_id, decision: decision.clone() });
+        run.decided(decision);
+    }
+
+    /// Side by side; results are reported in the order of the calls.
+    fn run_tools(&self, context: &Context, feed: &Feed, run: &mut Run, calls: &[ToolCall]) {
+        let mut batch = Batch::new(context, GRACE);
+        let start = |call| self.registry.prepare(call, self.dry_run)?.start(&batch);
+        let started: Vec<_> = calls.iter().map(start).collect();
+        for call in started {
+            let (result, elapsed) = match call {
+                Ok(running) => running.wait(&mut batch),
+                Err(error) => (Err(error), Duration::ZERO),
+            };
+            run.finished(result, elapsed);
+            tell(feed, run);
+        }
+    }
+}
+
+fn tell(feed: &Feed, run: &mut Run) {
+    for event in run.take_events() {
+        feed.emit(event);
     }
 }
 

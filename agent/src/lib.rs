@@ -38,28 +38,37 @@
 // The code that `#[tool]` writes names this crate, also when it is used inside of it.
 extern crate self as agentkit_agent;
 
+mod approval;
 mod bounds;
 mod clip;
 mod clock;
 mod compile;
 pub mod context;
+mod conversation;
 mod describe;
 mod driver;
+pub mod event;
+mod feed;
+mod ids;
 mod json;
 mod listed;
 pub mod model;
 mod nearest;
+mod queue;
 mod path;
 mod registry;
 mod repeat;
 mod run;
 pub mod schema;
+mod semconv;
 mod shape;
 mod state;
 pub mod tool;
 pub mod tools;
 pub mod trajectory;
+pub mod transcript;
 mod validate;
+mod window;
 mod worker;
 
 /// ```
@@ -135,10 +144,13 @@ mod worker;
 /// }
 /// ```
 pub use agentkit_macros::tool;
+pub use approval::{Approver, Decision};
 pub use bounds::Bounds;
 pub use clock::{Clock, SystemClock};
-pub use context::{AgentEvent, Cancel, Context, EventSink, NoEvents};
+pub use context::{Cancel, Context};
+pub use conversation::Conversation;
 pub use driver::Agent;
+pub use event::{AgentEvent, EventSink, NoEvents};
 pub use model::{Model, ModelError, ModelErrorKind};
 pub use registry::{Registry, RegistryError};
 pub use run::{Next, Run};
@@ -146,6 +158,7 @@ pub use shape::SchemaError;
 pub use state::RunState;
 pub use tool::{Tool, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 pub use trajectory::{CallRecord, Step, StopReason, Trajectory};
+pub use transcript::Transcript;
 
 // For the code that `#[tool]` writes, and so that a user's argument types derive from the same versions.
 pub use {schemars, serde, serde_json};

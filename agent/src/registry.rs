@@ -8,14 +8,15 @@ use crate::nearest::{did_you_mean, quoted_list};
 use crate::shape::{ObjectShape, SchemaError};
 use crate::tool::{Tool, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use crate::validate;
-use crate::worker::{self, NoResult};
+use crate::worker::{Batch, Call, NoResult};
+use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a tool has, after the deadline or a cancellation, to come back with what it has. A program in a sandbox is
 /// killed at the deadline, and its report is worth waiting for.
-const GRACE: Duration = Duration::from_secs(1);
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// The tools that a model may call.
 #[derive(Default)]
@@ -88,6 +89,15 @@ impl Registry {
     /// run checks the arguments, then refuses tools that change something. A tool that is still running a second
     /// after the deadline of the context, or after a cancellation, is abandoned.
     pub fn call(&self, context: &Context, call: &ToolCall, dry_run: bool) -> Result<ToolOutput, ToolError> {
+        let mut batch = Batch::new(context, GRACE);
+        match self.prepare(call, dry_run)?.start(&batch) {
+            Ok(running) => running.wait(&mut batch).0,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Everything that can be wrong with a call before it runs.
+    pub(crate) fn prepare(&self, call: &ToolCall, dry_run: bool) -> Result<Prepared, ToolError> {
         let found = self.specs.iter().zip(&self.entries).find(|(spec, _)| spec.name == call.name);
         let (spec, entry) = found.ok_or_else(|| self.unknown_tool(&call.name))?;
         let arguments = validate::arguments(&spec.name, &call.arguments, &entry.shape)
@@ -96,9 +106,7 @@ impl Registry {
             let message = format!("refused: `{}` changes something, and this is a dry run", spec.name);
             return Err(ToolError::new(ToolErrorKind::Refused, message));
         }
-        let tool = Arc::clone(&entry.tool);
-        let outcome = worker::call(context, GRACE, move |context| tool.call(context, arguments));
-        outcome.unwrap_or_else(|why| Err(no_result(&spec.name, why)))
+        Ok(Prepared { name: spec.name.clone(), tool: Arc::clone(&entry.tool), arguments })
     }
 
     fn unknown_tool(&self, name: &str) -> ToolError {
@@ -116,6 +124,37 @@ impl Registry {
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry").field("specs", &self.specs).finish_non_exhaustive()
+    }
+}
+
+/// A call that can be run.
+pub(crate) struct Prepared {
+    name: String,
+    tool: Arc<dyn Tool>,
+    arguments: Value,
+}
+
+impl Prepared {
+    pub(crate) fn start(self, batch: &Batch<'_>) -> Result<Running, ToolError> {
+        let Prepared { name, tool, arguments } = self;
+        match batch.start(move |context| tool.call(context, arguments)) {
+            Ok(call) => Ok(Running { name, call }),
+            Err(why) => Err(no_result(&name, why)),
+        }
+    }
+}
+
+/// A call under way.
+pub(crate) struct Running {
+    name: String,
+    call: Call<Result<ToolOutput, ToolError>>,
+}
+
+impl Running {
+    /// The result, and how long it took or was waited for.
+    pub(crate) fn wait(self, batch: &mut Batch<'_>) -> (Result<ToolOutput, ToolError>, Duration) {
+        let (outcome, elapsed) = batch.wait(self.call);
+        (outcome.unwrap_or_else(|why| Err(no_result(&self.name, why))), elapsed)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::bounds::Bounds;
 use crate::json;
 use crate::model::ToolCall;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 /// The rule: a repeat is the same tool with the same canonical arguments *and* the same result. A call or a result
 /// that was not seen before is progress and clears every count, so varying arguments, polling with changing results
@@ -13,15 +14,17 @@ use std::collections::HashMap;
 pub(crate) struct Repeats {
     limit: usize,
     /// The last result of every call so far.
-    known: HashMap<Key, Outcome>,
+    known: HashMap<Digest, Digest>,
     /// Repeats since the last progress.
-    counts: HashMap<Key, Count>,
+    counts: HashMap<Digest, Count>,
+    /// Seeded at random, so that nobody can find two texts with one digest.
+    hashers: [RandomState; 2],
 }
 
-type Key = (String, String);
-type Outcome = (bool, String);
+/// Calls and results are as long as a model and its tools like; for telling them apart 128 bits do.
+pub(crate) type Digest = [u64; 2];
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Count {
     times: usize,
     /// The step in which the limit was reached.
@@ -40,12 +43,22 @@ pub(crate) enum Verdict {
 
 impl Repeats {
     pub(crate) fn new(bounds: &Bounds) -> Self {
-        Repeats { limit: bounds.repeat_limit.max(1), known: HashMap::new(), counts: HashMap::new() }
+        Repeats {
+            limit: bounds.repeat_limit.max(1),
+            known: HashMap::new(),
+            counts: HashMap::new(),
+            hashers: std::array::from_fn(|_| RandomState::new()),
+        }
+    }
+
+    /// Equal for equal calls: arguments that differ in white space, order of keys or spelling of a number are the same.
+    pub(crate) fn key(&self, call: &ToolCall) -> Digest {
+        self.digest(&(&call.name, json::canonical(&call.arguments)))
     }
 
     /// Judges a call of the reply number `step`.
-    pub(crate) fn judge(&self, call: &ToolCall, step: usize) -> Verdict {
-        match self.counts.get(&key(call)) {
+    pub(crate) fn judge(&self, key: &Digest, step: usize) -> Verdict {
+        match self.counts.get(key) {
             Some(count) if count.times >= self.limit && count.advised_in == step => Verdict::Skip,
             Some(count) if count.times >= self.limit => Verdict::Stop,
             _ => Verdict::Run,
@@ -53,23 +66,20 @@ impl Repeats {
     }
 
     /// Notes the result of a call; true when it is the last one within the limit.
-    pub(crate) fn note(&mut self, call: &ToolCall, is_error: bool, text: &str, step: usize) -> bool {
-        let key = key(call);
-        let outcome = (is_error, text.to_owned());
-        if self.known.get(&key) != Some(&outcome) {
+    pub(crate) fn note(&mut self, key: Digest, is_error: bool, text: &str, step: usize) -> bool {
+        let outcome = self.digest(&(is_error, text));
+        if self.known.insert(key, outcome) != Some(outcome) {
             self.counts.clear();
-            self.known.insert(key.clone(), outcome);
         }
-        let count = self.counts.entry(key).or_insert(Count { times: 0, advised_in: 0 });
+        let count = self.counts.entry(key).or_default();
         count.times += 1;
         count.advised_in = step;
         count.times == self.limit
     }
-}
 
-/// Arguments that differ in white space, order of keys or spelling of a number are the same.
-fn key(call: &ToolCall) -> Key {
-    (call.name.clone(), json::canonical(&call.arguments))
+    fn digest(&self, value: &impl std::hash::Hash) -> Digest {
+        [self.hashers[0].hash_one(value), self.hashers[1].hash_one(value)]
+    }
 }
 
 #[cfg(test)]
@@ -80,18 +90,19 @@ mod tests {
         Repeats::new(&Bounds { repeat_limit: limit, ..Bounds::default() })
     }
 
-    fn call(arguments: &str) -> ToolCall {
-        ToolCall { id: String::new(), name: "t".to_owned(), arguments: arguments.to_owned() }
+    fn key(repeats: &Repeats, arguments: &str) -> Digest {
+        repeats.key(&ToolCall { id: String::new(), name: "t".to_owned(), arguments: arguments.to_owned() })
     }
 
     /// Plays `(arguments, result)` pairs, one a step, and returns the number of the call that is stopped.
     fn stopped_at<'a>(limit: usize, plays: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<usize> {
         let mut repeats = repeats(limit);
         for (step, (arguments, result)) in (1..).zip(plays) {
-            if repeats.judge(&call(arguments), step) == Verdict::Stop {
+            let key = key(&repeats, arguments);
+            if repeats.judge(&key, step) == Verdict::Stop {
                 return Some(step);
             }
-            repeats.note(&call(arguments), false, result, step);
+            repeats.note(key, false, result, step);
         }
         None
     }
@@ -134,9 +145,10 @@ mod tests {
     #[test]
     fn a_twin_in_the_same_reply_is_skipped_since_the_advice_was_not_read() {
         let mut repeats = repeats(2);
-        assert!(!repeats.note(&call("{}"), false, "x", 1));
-        assert!(repeats.note(&call("{}"), false, "x", 1));
-        assert_eq!(repeats.judge(&call("{}"), 1), Verdict::Skip);
-        assert_eq!(repeats.judge(&call("{}"), 2), Verdict::Stop);
+        let key = key(&repeats, "{}");
+        assert!(!repeats.note(key, false, "x", 1));
+        assert!(repeats.note(key, false, "x", 1));
+        assert_eq!(repeats.judge(&key, 1), Verdict::Skip);
+        assert_eq!(repeats.judge(&key, 2), Verdict::Stop);
     }
 }

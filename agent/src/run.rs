@@ -1,84 +1,91 @@
 //! The loop as a state machine without input or output: it says what comes next and is told what came of it.
 
+use crate::approval::Decision;
 use crate::bounds::{Bounds, NotRun};
 use crate::clip::clip;
+use crate::conversation::{Conversation, Trimmed, reply_size};
+use crate::event::AgentEvent;
+use crate::ids::Ids;
 use crate::model::{Finish, Message, ModelError, ModelErrorKind, Reply, ToolCall};
-use crate::repeat::{Repeats, Verdict};
+use crate::queue::{Ahead, CallQueue};
+use crate::repeat::Repeats;
 use crate::tool::{ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use crate::trajectory::{CallRecord, Step, StopReason, Trajectory};
-use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
+use crate::window::Window;
 use std::time::{Duration, Instant};
 
-/// One run of the loop. A driver asks [`Run::next`] what to do, does it, and reports with [`Run::replied`] or
-/// [`Run::finished`], until [`Next::Done`]. Time comes in as an argument.
+/// What each call of a reply counts besides its texts: about what its result and its records take.
+const BYTES_PER_CALL: usize = 256;
+
+/// One run of the loop. A driver asks [`Run::next`] what to do, does it, and reports what came of it, until
+/// [`Next::Done`]. What there is to tell about it collects for [`Run::take_events`]. Time comes in as an argument.
 #[derive(Debug)]
 pub struct Run {
     bounds: Bounds,
     started: Instant,
+    /// What the user said last.
     prompt: String,
-    /// Shared with a call of the model under way, and only then copied by a change.
-    messages: Arc<Vec<Message>>,
+    conversation: Conversation,
     steps: Vec<Step>,
     /// Calls of the last reply that have no result yet.
-    waiting: VecDeque<ToolCall>,
+    queue: CallQueue,
     ids: Ids,
     repeats: Repeats,
-    tokens: Tokens,
+    window: Window,
+    /// Calls that were answered otherwise than as not run.
+    calls: usize,
+    /// Errors since the last success.
+    errors: usize,
+    /// Since when the model has been asked.
+    asked: Option<Instant>,
     stop: Option<StopReason>,
     answer: Option<String>,
+    events: Vec<AgentEvent>,
 }
 
 /// What a driver does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Ask the model with [`Run::messages`], then report with [`Run::replied`].
+    /// Ask the model with [`Run::conversation`], then report with [`Run::replied`].
     CallModel,
-    /// Run this call, then report with [`Run::finished`].
-    RunTool(ToolCall),
+    /// Ask somebody about this call, then report with [`Run::decided`], or with [`Run::finished`] if it cannot be run
+    /// anyhow. Only after [`Run::ask_before_changes`].
+    Approve(ToolCall),
+    /// Run these calls, side by side if there are several, then report each with [`Run::finished`], in this order.
+    RunTools(Vec<ToolCall>),
     /// The run is over; [`Run::into_trajectory`] tells why.
     Done,
 }
 
-/// Tokens used so far.
-#[derive(Debug, Default)]
-struct Tokens {
-    /// Reported where known, estimated elsewhere.
-    spent: u64,
-    /// The sum as reported, unless a reply lacked it.
-    reported: Option<u64>,
-    /// Bytes of the descriptions of the tools, sent with every request.
-    overhead: usize,
-}
-
-/// Call ids so far.
-#[derive(Debug, Default)]
-struct Ids {
-    taken: HashSet<String>,
-    /// The number of the last one made up. It only grows: to count from one again for each would take n * n steps.
-    made_up: usize,
-}
-
 impl Run {
-    /// A run that starts now.
-    pub fn new(bounds: Bounds, system: Option<&str>, prompt: &str, tools: &[ToolSpec], now: Instant) -> Self {
-        let system = system.map(|text| Message::System(text.to_owned()));
-        let messages = system.into_iter().chain([Message::User(prompt.to_owned())]).collect();
-        let overhead =
-            tools.iter().map(|t| t.name.len() + t.description.len() + t.parameters.to_string().len()).sum();
+    /// A run that starts now and goes on with a conversation.
+    pub fn new(bounds: Bounds, conversation: Conversation, tools: &[ToolSpec], now: Instant) -> Self {
+        let said = conversation.messages().iter().rev().find_map(|message| match message {
+            Message::User(text) => Some(text.clone()),
+            _ => None,
+        });
         Run {
-            repeats: Repeats::new(&bounds),
-            bounds,
             started: now,
-            prompt: prompt.to_owned(),
-            messages: Arc::new(messages),
+            prompt: said.unwrap_or_default(),
             steps: Vec::new(),
-            waiting: VecDeque::new(),
-            ids: Ids::default(),
-            tokens: Tokens { spent: 0, reported: Some(0), overhead },
+            queue: CallQueue::new(&bounds, tools),
+            ids: Ids::of(conversation.messages()),
+            repeats: Repeats::new(&bounds),
+            window: Window::new(&bounds, tools),
+            calls: 0,
+            errors: 0,
+            asked: None,
             stop: None,
             answer: None,
+            events: Vec::new(),
+            conversation,
+            bounds,
         }
+    }
+
+    /// Asks for approval before each call that changes something.
+    pub fn ask_before_changes(&mut self) {
+        self.queue.ask_before_changes();
     }
 
     /// When the wall-clock budget ends; `None` if that is beyond what the clock can express.
@@ -87,13 +94,8 @@ impl Run {
     }
 
     /// The conversation so far. At [`Next::CallModel`] every call in it has its result.
-    pub fn messages(&self) -> &[Message] {
-        &self.messages
-    }
-
-    /// The same for a call that may outlive the run.
-    pub(crate) fn shared_messages(&self) -> Arc<Vec<Message>> {
-        Arc::clone(&self.messages)
+    pub fn conversation(&self) -> &Conversation {
+        &self.conversation
     }
 
     /// The number of replies so far.
@@ -101,21 +103,27 @@ impl Run {
         self.steps.len()
     }
 
+    /// What has happened since the last call of this.
+    pub fn take_events(&mut self) -> Vec<AgentEvent> {
+        std::mem::take(&mut self.events)
+    }
+
     /// What to do next. Every bound is looked at before every call of the model and of a tool.
     pub fn next(&mut self, now: Instant) -> Next {
-        if self.stop.is_none() {
+        if self.stop.is_none() && !self.queue.is_running() {
             self.check_bounds(now);
         }
         while self.stop.is_none() {
-            let Some(call) = self.waiting.front() else { return Next::CallModel };
-            if self.calls_answered() >= self.bounds.max_calls_per_reply {
-                self.skip_all(&NotRun::Calls);
-                continue;
-            }
-            match self.repeats.judge(call, self.steps.len()) {
-                Verdict::Run => return Next::RunTool(call.clone()),
-                Verdict::Skip => self.skip(&NotRun::Twin),
-                Verdict::Stop => self.stop(StopReason::Looped, &NotRun::Repeated),
+            let left_of_reply = self.bounds.max_calls_per_reply.saturating_sub(self.calls_answered());
+            let left_of_run = self.bounds.max_calls.saturating_sub(self.calls);
+            match self.queue.next(&self.repeats, self.steps.len(), left_of_reply.min(left_of_run)) {
+                Ahead::Nothing => return self.ask_model(now),
+                Ahead::Approve(call) => return Next::Approve(call),
+                Ahead::Run { calls, newly } => return self.run_tools(calls, newly),
+                Ahead::NoneLeft if left_of_reply == 0 => self.skip_all(&NotRun::CallsPerReply),
+                Ahead::NoneLeft => self.stop(StopReason::MaxCalls, &NotRun::Calls),
+                Ahead::Twin => self.skip(&NotRun::Twin),
+                Ahead::Loop => self.stop(StopReason::Looped, &NotRun::Repeated),
             }
         }
         Next::Done
@@ -123,33 +131,66 @@ impl Run {
 
     /// Takes the model's reply.
     pub fn replied(&mut self, reply: Result<Reply, ModelError>, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.asked.take().unwrap_or(now));
         match reply {
-            Ok(reply) => self.take_reply(reply, now),
+            Ok(reply) if self.is_flood(&reply) => self.stop = Some(StopReason::Flooded),
+            Ok(reply) => self.take_reply(reply, elapsed, now),
             Err(_) if self.is_late(now) => self.stop(StopReason::WallClock, &NotRun::Wall),
             Err(ModelError { kind: ModelErrorKind::ContextOverflow, message }) => {
-                self.stop = Some(StopReason::ContextOverflow(message));
+                let trimmed = self.window.overflowed(&mut self.conversation);
+                if !self.tell_trimmed(trimmed) {
+                    self.stop = Some(StopReason::ContextOverflow(message));
+                }
             }
             Err(error) => self.stop = Some(StopReason::ModelFailed(error.message)),
         }
     }
 
-    /// Takes the result of the call that [`Run::next`] handed out last. Without such a call nothing happens.
+    /// Takes the answer about the call of [`Next::Approve`].
+    pub fn decided(&mut self, decision: Decision) {
+        match decision {
+            Decision::Allow => self.queue.approve(),
+            Decision::Deny(reason) => {
+                let message = format!("refused: the call was not approved: {reason}");
+                self.finished(Err(ToolError::new(ToolErrorKind::Refused, message)), Duration::ZERO);
+            }
+            Decision::Stop => self.stop(StopReason::StoppedAtApproval, &NotRun::Stopped),
+        }
+    }
+
+    /// Takes the result of the next call that [`Run::next`] handed out. Without such a call nothing happens.
     pub fn finished(&mut self, result: Result<ToolOutput, ToolError>, elapsed: Duration) {
-        let Some(call) = self.waiting.pop_front() else { return };
+        let Some(call) = self.queue.pop() else { return };
+        self.count(&result);
         let mut result = self.clipped(result);
         let is_error = result.is_err();
         let text = result.as_mut().map_or_else(|error| &mut error.message, |output| &mut output.text);
-        if self.repeats.note(&call, is_error, text, self.steps.len()) {
+        let key = self.repeats.key(&call);
+        let advised = self.repeats.note(key, is_error, text, self.steps.len());
+        if advised {
             text.push_str("\n\n");
             text.push_str(&self.bounds.advice());
         }
+        let call_id = call.id.clone();
         self.record(call, result, elapsed);
+        if advised {
+            self.events.push(AgentEvent::Advised { call_id, times: self.bounds.repeat_limit.max(1) });
+        }
     }
 
     /// Ends the run as cancelled; calls that wait are not run.
     pub fn cancel(&mut self) {
         if self.stop.is_none() {
             self.stop(StopReason::Cancelled, &NotRun::Cancelled);
+        }
+    }
+
+    /// Ends the run because its transcript could not be written. What [`Run::next`] handed out last must not have been
+    /// begun.
+    pub fn unrecorded(&mut self, why: String) {
+        if self.stop.is_none() {
+            self.queue.take_back();
+            self.stop(StopReason::Unrecorded(why.clone()), &NotRun::Unrecorded(why));
         }
     }
 
@@ -161,8 +202,9 @@ impl Run {
             steps: self.steps,
             stop: self.stop.unwrap_or(StopReason::Cancelled),
             answer: self.answer,
-            tokens: self.tokens.reported,
+            tokens: self.window.reported(),
             elapsed: now.saturating_duration_since(self.started),
+            conversation: self.conversation,
         }
     }
 
@@ -175,24 +217,62 @@ impl Run {
         self.deadline().is_some_and(|deadline| now >= deadline)
     }
 
+    fn is_flood(&self, reply: &Reply) -> bool {
+        reply_size(reply) + reply.calls.len() * BYTES_PER_CALL > self.bounds.max_reply_bytes
+    }
+
     fn check_bounds(&mut self, now: Instant) {
         if self.is_late(now) {
             self.stop(StopReason::WallClock, &NotRun::Wall);
         } else if self.steps.len() >= self.bounds.max_steps {
             self.stop(StopReason::MaxSteps, &NotRun::Steps);
-        } else if self.tokens.spent >= self.bounds.max_tokens {
+        } else if self.window.spent() >= self.bounds.max_tokens {
             self.stop(StopReason::MaxTokens, &NotRun::Tokens);
+        } else if self.errors >= self.bounds.max_consecutive_errors.max(1) {
+            self.stop(StopReason::TooManyErrors, &NotRun::Errors);
         }
     }
 
-    fn take_reply(&mut self, mut reply: Reply, now: Instant) {
-        for call in &mut reply.calls {
-            call.id = self.ids.unique(&call.id);
+    fn ask_model(&mut self, now: Instant) -> Next {
+        if self.asked.is_none() {
+            let trimmed = self.window.fit(&mut self.conversation);
+            self.tell_trimmed(trimmed);
+            self.asked = Some(now);
+            self.events.push(AgentEvent::StepStarted { step: self.steps.len() + 1 });
         }
-        self.tokens.add(&self.messages, &reply);
-        self.waiting = reply.calls.iter().cloned().collect();
-        self.say(Message::Assistant(reply.clone()));
+        Next::CallModel
+    }
+
+    /// Whether there was anything to tell.
+    fn tell_trimmed(&mut self, trimmed: Trimmed) -> bool {
+        let Trimmed { results, messages } = trimmed;
+        let any = results + messages > 0;
+        if any {
+            self.events.push(AgentEvent::HistoryTrimmed { results, messages });
+        }
+        any
+    }
+
+    /// The first of the calls were handed out before, so they were told of already.
+    fn run_tools(&mut self, calls: Vec<ToolCall>, newly: usize) -> Next {
+        for call in &calls[calls.len() - newly..] {
+            self.events.push(AgentEvent::ToolStarted {
+                call_id: call.id.clone(),
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+                mutates: self.queue.mutates(call),
+            });
+        }
+        Next::RunTools(calls)
+    }
+
+    fn take_reply(&mut self, mut reply: Reply, elapsed: Duration, now: Instant) {
+        self.ids.make_unique(&mut reply.calls);
+        self.window.count(&self.conversation, &reply);
+        self.queue.fill(&reply.calls);
+        self.conversation.push(Message::Assistant(reply.clone()));
         self.steps.push(Step { reply: reply.clone(), calls: Vec::new() });
+        self.events.push(AgentEvent::Replied { step: self.steps.len(), reply: reply.clone(), elapsed });
         match &reply.finish {
             Finish::Refused => self.stop(StopReason::Refused, &NotRun::Declined),
             Finish::Cut(reason) if reply.calls.is_empty() => {
@@ -219,36 +299,49 @@ impl Run {
     /// Ends the run; every call that waits is answered with the reason.
     fn stop(&mut self, stop: StopReason, why: &NotRun) {
         self.stop = Some(stop);
+        while self.queue.is_running() {
+            let Some(call) = self.queue.pop() else { break };
+            let message = format!("`{}` was begun and was not waited for", call.name);
+            self.record(call, Err(ToolError::new(ToolErrorKind::Abandoned, message)), Duration::ZERO);
+        }
         self.skip_all(why);
     }
 
     fn skip_all(&mut self, why: &NotRun) {
-        while !self.waiting.is_empty() {
+        while !self.queue.is_empty() {
             self.skip(why);
         }
     }
 
     fn skip(&mut self, why: &NotRun) {
-        if let Some(call) = self.waiting.pop_front() {
+        if let Some(call) = self.queue.pop() {
             let error = ToolError::new(ToolErrorKind::NotRun, self.bounds.message(why));
             self.record(call, Err(error), Duration::ZERO);
         }
     }
 
+    fn count(&mut self, result: &Result<ToolOutput, ToolError>) {
+        if result.as_ref().is_err_and(|error| error.kind == ToolErrorKind::NotRun) {
+            return;
+        }
+        self.calls += 1;
+        self.errors = if result.is_err() { self.errors + 1 } else { 0 };
+    }
+
     /// The only place where a result is written: once for each call that leaves the queue.
     fn record(&mut self, call: ToolCall, result: Result<ToolOutput, ToolError>, elapsed: Duration) {
-        let (text, is_error) = match &result {
-            Ok(output) => (output.text.clone(), false),
-            Err(error) => (error.message.clone(), true),
+        let (text, error, details) = match &result {
+            Ok(output) => (&output.text, None, &output.details),
+            Err(error) => (&error.message, Some(error.kind), &error.details),
         };
-        self.say(Message::Tool { call_id: call.id.clone(), text, is_error });
+        let (text, details) = (text.clone(), details.clone());
+        let (call_id, name) = (call.id.clone(), call.name.clone());
+        let is_error = error.is_some();
+        self.conversation.push(Message::Tool { call_id: call_id.clone(), text: text.clone(), is_error });
+        self.events.push(AgentEvent::ToolFinished { call_id, name, text, error, details, elapsed });
         if let Some(step) = self.steps.last_mut() {
             step.calls.push(CallRecord { call, result, elapsed });
         }
-    }
-
-    fn say(&mut self, message: Message) {
-        Arc::make_mut(&mut self.messages).push(message);
     }
 
     fn clipped(&self, result: Result<ToolOutput, ToolError>) -> Result<ToolOutput, ToolError> {
@@ -257,55 +350,5 @@ impl Run {
             Ok(output) => Ok(ToolOutput { text: clip(&output.text, max).into_owned(), ..output }),
             Err(error) => Err(ToolError { message: clip(&error.message, max).into_owned(), ..error }),
         }
-    }
-}
-
-impl Tokens {
-    fn add(&mut self, messages: &[Message], reply: &Reply) {
-        let estimate = || {
-            (messages.iter().map(size).sum::<usize>() + reply_size(reply) + self.overhead).div_ceil(4) as u64
-        };
-        self.spent = self.spent.saturating_add(reply.tokens.unwrap_or_else(estimate));
-        self.reported = self.reported.zip(reply.tokens).map(|(sum, tokens)| sum.saturating_add(tokens));
-    }
-}
-
-fn size(message: &Message) -> usize {
-    match message {
-        Message::System(text) | Message::User(text) => text.len(),
-        Message::Assistant(reply) => reply_size(reply),
-        Message::Tool { text, .. } => text.len(),
-    }
-}
-
-fn reply_size(reply: &Reply) -> usize {
-    let reasoning = reply.reasoning.as_ref().map_or(0, String::len);
-    let calls: usize = reply.calls.iter().map(|call| call.name.len() + call.arguments.len()).sum();
-    reply.text.len() + reasoning + calls
-}
-
-impl Ids {
-    /// The id itself if it is new, otherwise one made up.
-    fn unique(&mut self, id: &str) -> String {
-        let mut unique = id.to_owned();
-        while unique.trim().is_empty() || self.taken.contains(&unique) {
-            self.made_up += 1;
-            unique = format!("call_{}", self.made_up);
-        }
-        self.taken.insert(unique.clone());
-        unique
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_stay_unique_whatever_was_taken_before() {
-        let mut ids = Ids::default();
-        let given = ["", "call_1", "call_2", " ", "x", "x", "call_4"];
-        let unique = given.map(|id| ids.unique(id));
-        assert_eq!(unique, ["call_1", "call_2", "call_3", "call_4", "x", "call_5", "call_6"]);
     }
 }

@@ -1,7 +1,7 @@
 //! What a tool is: a name, a schema, and a call that returns a result or an error the model can read.
 
 use crate::context::Context;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
@@ -104,14 +104,14 @@ impl fmt::Display for ToolError {
 impl std::error::Error for ToolError {}
 
 /// Why a call failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolErrorKind {
     /// The model named a tool that does not exist.
     UnknownTool,
     /// The arguments do not fit the schema.
     InvalidArguments,
-    /// Refused before it ran: a mutating tool in a dry run.
+    /// Refused before it ran: a mutating tool in a dry run, or a call that was not approved.
     Refused,
     /// Not run because a bound of the loop was reached.
     NotRun,

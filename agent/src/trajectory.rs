@@ -1,14 +1,16 @@
 //! What happened in a run, step by step.
 
+use crate::conversation::Conversation;
 use crate::model::{Reply, ToolCall};
 use crate::tool::{ToolError, ToolOutput};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The whole of one run. It serializes, times as `{"secs": ..., "nanos": ...}`.
+/// The whole of one run. It serializes, times as `{"secs": ..., "nanos": ...}` and without the conversation, whose
+/// parts are in the steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trajectory {
-    /// What the user asked.
+    /// What the user said last.
     pub prompt: String,
     /// One entry for each reply of the model, in order.
     pub steps: Vec<Step>,
@@ -20,6 +22,10 @@ pub struct Trajectory {
     pub tokens: Option<u64>,
     /// Wall-clock time of the run.
     pub elapsed: Duration,
+    /// All that was said, in earlier runs too, as far as it was not left out to save space. Another run can go on with
+    /// it.
+    #[serde(skip)]
+    pub conversation: Conversation,
 }
 
 impl Trajectory {
@@ -54,8 +60,8 @@ pub struct CallRecord {
     pub elapsed: Duration,
 }
 
-/// Why a run ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Why a run ended. Each way to end has its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// The model answered.
@@ -66,18 +72,28 @@ pub enum StopReason {
     Refused,
     /// The model's text was cut by a length limit or a filter, named here: half an answer is none.
     Cut(String),
-    /// The conversation no longer fits the model's context window.
+    /// The model's reply was longer than `max_reply_bytes`.
+    Flooded,
+    /// The conversation does not fit the model's context window, with all left out that may be.
     ContextOverflow(String),
     /// `max_steps` replies without an answer.
     MaxSteps,
+    /// `max_calls` calls of tools, and the model wants more.
+    MaxCalls,
     /// The token budget is used up.
     MaxTokens,
     /// The wall-clock budget is used up.
     WallClock,
     /// The same call with the same result, again after the model was told.
     Looped,
+    /// `max_consecutive_errors` calls in a row returned errors.
+    TooManyErrors,
+    /// Somebody who was asked about a call ended the run.
+    StoppedAtApproval,
     /// The caller cancelled.
     Cancelled,
     /// The model could not be asked, or its reply could not be read.
     ModelFailed(String),
+    /// The transcript could not be written, so that what would follow could not be known later.
+    Unrecorded(String),
 }

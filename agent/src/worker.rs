@@ -1,4 +1,4 @@
-//! Makes a call on a thread of its own, so that one that never comes back cannot hold the run.
+//! Makes calls on threads of their own, so that one that never comes back cannot hold the run.
 
 use crate::context::{Cancel, Context};
 use std::any::Any;
@@ -26,64 +26,117 @@ pub(crate) enum NoResult {
     NoThread(io::Error),
 }
 
-/// Makes the call and waits for it until `grace` after the deadline or the cancellation, whichever comes first: that
-/// much is for a call that heeds them to come back with what it has. Then it is told to stop, and left alone.
+/// Makes one call and waits for it: a [`Batch`] of one.
 pub(crate) fn call<T: Send + 'static>(
     context: &Context,
     grace: Duration,
     work: impl FnOnce(&Context) -> T + Send + 'static,
 ) -> Result<T, NoResult> {
-    silence_workers();
-    // A flag of its own: giving up one call must not cancel whatever else has the flag of the run.
-    let own = Cancel::new();
-    let of_call = context.with_cancel(own.clone());
-    follow(context.cancel(), &own);
-    let (sender, receiver) = sync_channel(1);
-    let body = move || {
-        IS_WORKER.set(true);
-        // What the call left half-changed when it panicked is the part of its owner.
-        let outcome = catch_unwind(AssertUnwindSafe(move || work(&of_call)));
-        // Nobody may be waiting any more.
-        let _ = sender.send(outcome.map_err(|payload| message(&*payload)));
-    };
-    thread::Builder::new().name("agentkit-call".to_owned()).spawn(body).map_err(NoResult::NoThread)?;
-    wait(context, &own, grace, &receiver)
+    let mut batch = Batch::new(context, grace);
+    let call = batch.start(work)?;
+    batch.wait(call).0
+}
+
+/// Calls side by side. They are waited for until `grace` after the deadline or the cancellation, whichever comes first:
+/// that much is for calls that heed them to come back with what they have. Then they are told to stop, and left alone.
+pub(crate) struct Batch<'a> {
+    context: &'a Context,
+    /// A flag of its own: giving up a call must not cancel whatever else has the flag of the run.
+    own: Cancel,
+    grace: Duration,
+    /// Since when it has been time to stop, and which of the two it was. Real time, also under a clock that stands
+    /// still.
+    over: Option<(Instant, Over)>,
+}
+
+#[derive(Clone, Copy)]
+enum Over {
+    Late,
+    Cancelled,
+}
+
+/// A call under way.
+pub(crate) struct Call<T> {
+    started: Instant,
+    receiver: Receiver<(Result<T, Option<String>>, Instant)>,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(context: &'a Context, grace: Duration) -> Self {
+        let own = Cancel::new();
+        follow(context.cancel(), &own);
+        Batch { context, own, grace, over: None }
+    }
+
+    /// Starts a call on a thread of its own.
+    pub(crate) fn start<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Context) -> T + Send + 'static,
+    ) -> Result<Call<T>, NoResult> {
+        silence_workers();
+        let of_call = self.context.with_cancel(self.own.clone());
+        let (sender, receiver) = sync_channel(1);
+        let started = self.context.now();
+        let body = move || {
+            IS_WORKER.set(true);
+            let clock = of_call.clone();
+            // What the call left half-changed when it panicked is the part of its owner.
+            let outcome = catch_unwind(AssertUnwindSafe(move || work(&of_call)));
+            // Nobody may be waiting any more.
+            let _ = sender.send((outcome.map_err(|payload| message(&*payload)), clock.now()));
+        };
+        thread::Builder::new().name("agentkit-call".to_owned()).spawn(body).map_err(NoResult::NoThread)?;
+        Ok(Call { started, receiver })
+    }
+
+    /// Waits for one of the calls. Also says how long it took, or was waited for.
+    pub(crate) fn wait<T>(&mut self, call: Call<T>) -> (Result<T, NoResult>, Duration) {
+        let since = |end: Instant| end.saturating_duration_since(call.started);
+        loop {
+            let received = call.receiver.recv_timeout(LOOK);
+            // A call may raise its flag itself, to end the run. Later it was us.
+            if self.over.is_none() {
+                follow(&self.own, self.context.cancel());
+            }
+            match received {
+                Ok((outcome, end)) => return (outcome.map_err(NoResult::Panicked), since(end)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return (Err(NoResult::Panicked(None)), since(self.context.now()));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            follow(self.context.cancel(), &self.own);
+            if let Some(why) = self.given_up() {
+                return (Err(why), since(self.context.now()));
+            }
+        }
+    }
+
+    /// Why the calls are no longer waited for, if it is so.
+    fn given_up(&mut self) -> Option<NoResult> {
+        let over = match self.context.remaining() {
+            _ if self.over.is_some() => None,
+            _ if self.own.is_cancelled() => Some(Over::Cancelled),
+            Some(left) if left.is_zero() => Some(Over::Late),
+            _ => None,
+        };
+        self.over = self.over.or_else(|| over.map(|over| (Instant::now(), over)));
+        let (since, over) = self.over?;
+        if since.elapsed() < self.grace {
+            return None;
+        }
+        self.own.cancel();
+        Some(match over {
+            Over::Late => NoResult::Late,
+            Over::Cancelled => NoResult::Cancelled,
+        })
+    }
 }
 
 /// Raises the second flag if the first is up.
 fn follow(first: &Cancel, second: &Cancel) {
     if first.is_cancelled() && !second.is_cancelled() {
         second.cancel();
-    }
-}
-
-fn wait<T>(
-    context: &Context,
-    own: &Cancel,
-    grace: Duration,
-    receiver: &Receiver<Result<T, Option<String>>>,
-) -> Result<T, NoResult> {
-    let mut over_since = None;
-    loop {
-        let received = receiver.recv_timeout(LOOK);
-        // The call may raise its flag itself, to end the run.
-        follow(own, context.cancel());
-        match received {
-            Ok(outcome) => return outcome.map_err(NoResult::Panicked),
-            Err(RecvTimeoutError::Disconnected) => return Err(NoResult::Panicked(None)),
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        follow(context.cancel(), own);
-        let why = match context.remaining() {
-            _ if own.is_cancelled() => NoResult::Cancelled,
-            Some(left) if left.is_zero() => NoResult::Late,
-            _ => continue,
-        };
-        // Real time, also under a clock that stands still.
-        if over_since.get_or_insert_with(Instant::now).elapsed() >= grace {
-            own.cancel();
-            return Err(why);
-        }
     }
 }
 

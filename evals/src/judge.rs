@@ -149,14 +149,21 @@ fn stopped(stop: &StopReason) -> Verdict {
     let mode = match stop {
         StopReason::Answered | StopReason::NoAnswer => FailureMode::NoAnswer,
         StopReason::Refused => FailureMode::Refused,
-        StopReason::Cut(_) => FailureMode::AnswerCut,
+        StopReason::Cut(_) | StopReason::Flooded => FailureMode::AnswerCut,
         StopReason::ContextOverflow(_) => FailureMode::RanOutOfContext,
         StopReason::MaxSteps => FailureMode::RanOutOfSteps,
+        StopReason::MaxCalls => FailureMode::RanOutOfCalls,
         StopReason::MaxTokens => FailureMode::RanOutOfTokens,
         StopReason::WallClock => FailureMode::RanOutOfTime,
         StopReason::Looped => FailureMode::LoopedOnOneCall,
+        StopReason::TooManyErrors => FailureMode::TooManyErrors,
         // Not the model's doing, as far as anyone can tell: neither passed nor failed.
-        StopReason::Cancelled => return Verdict::new(Outcome::Errored, "the run was cancelled"),
+        StopReason::Cancelled | StopReason::StoppedAtApproval => {
+            return Verdict::new(Outcome::Errored, "the run was cancelled");
+        }
+        StopReason::Unrecorded(why) => {
+            return Verdict::new(Outcome::Errored, format!("the transcript cannot be written: {why}"));
+        }
         StopReason::ModelFailed(why) => {
             return Verdict::new(Outcome::Errored, format!("the model failed: {}", reason_first(why)));
         }

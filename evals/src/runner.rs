@@ -74,11 +74,16 @@ fn stop(reason: &StopReason) -> String {
         StopReason::Refused => "refused".to_owned(),
         StopReason::Cut(why) => format!("cut: {why}"),
         StopReason::ContextOverflow(why) => format!("context_overflow: {why}"),
+        StopReason::Flooded => "flooded".to_owned(),
         StopReason::MaxSteps => "max_steps".to_owned(),
+        StopReason::MaxCalls => "max_calls".to_owned(),
         StopReason::MaxTokens => "max_tokens".to_owned(),
         StopReason::WallClock => "wall_clock".to_owned(),
         StopReason::Looped => "looped".to_owned(),
+        StopReason::TooManyErrors => "too_many_errors".to_owned(),
+        StopReason::StoppedAtApproval => "stopped_at_approval".to_owned(),
         StopReason::Cancelled => "cancelled".to_owned(),
+        StopReason::Unrecorded(why) => format!("unrecorded: {why}"),
         StopReason::ModelFailed(why) => format!("model_failed: {why}"),
     }
 }

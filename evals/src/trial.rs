@@ -129,6 +129,8 @@ pub enum FailureMode {
     MissingToolResult,
     /// As many replies as allowed, and no answer.
     RanOutOfSteps,
+    /// As many calls of tools as allowed, and no answer.
+    RanOutOfCalls,
     /// The token budget was used up.
     RanOutOfTokens,
     /// The wall-clock budget was used up.
@@ -137,6 +139,8 @@ pub enum FailureMode {
     RanOutOfContext,
     /// The same call with the same result, again and again.
     LoopedOnOneCall,
+    /// Only errors, again and again.
+    TooManyErrors,
     /// A wrong answer without a single call.
     NeverUsedTools,
     /// A wrong answer after calls that all failed.
@@ -145,7 +149,7 @@ pub enum FailureMode {
     UnparsedToolCall,
     /// The model ended its turn with nothing.
     NoAnswer,
-    /// The answer was cut by a length limit or a filter.
+    /// The answer was cut by a length limit or a filter, or was longer than a reply may be.
     AnswerCut,
     /// The model declined.
     Refused,
@@ -162,10 +166,12 @@ impl FailureMode {
             FailureMode::WrongAnswer => "wrong_answer",
             FailureMode::MissingToolResult => "missing_tool_result",
             FailureMode::RanOutOfSteps => "ran_out_of_steps",
+            FailureMode::RanOutOfCalls => "ran_out_of_calls",
             FailureMode::RanOutOfTokens => "ran_out_of_tokens",
             FailureMode::RanOutOfTime => "ran_out_of_time",
             FailureMode::RanOutOfContext => "ran_out_of_context",
             FailureMode::LoopedOnOneCall => "looped_on_one_call",
+            FailureMode::TooManyErrors => "too_many_errors",
             FailureMode::NeverUsedTools => "never_used_tools",
             FailureMode::EveryToolCallFailed => "every_tool_call_failed",
             FailureMode::UnparsedToolCall => "unparsed_tool_call",
