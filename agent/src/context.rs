@@ -104,6 +104,19 @@ pub enum AgentEvent {
         /// The number of the step, from 1.
         step: usize,
     },
+    /// The model says more of its text. Only from models that answer bit by bit.
+    TextDelta(String),
+    /// The model thinks more. Only from models that answer bit by bit.
+    ReasoningDelta(String),
+    /// A request failed and is made again after a wait: what was heard of this reply so far is void.
+    Retrying {
+        /// The number of the attempt that comes next, from 2.
+        attempt: u32,
+        /// How long it is waited before.
+        wait: Duration,
+        /// What failed, without keys.
+        why: String,
+    },
     /// Something is odd but the run goes on, for instance a server that seems to have cut the prompt.
     Warning(String),
 }
