@@ -1,20 +1,34 @@
 //! What a model is: something that answers a conversation with text or tool calls.
 
-mod node;
+#[cfg(feature = "openai")]
+mod endpoint;
+#[cfg(feature = "openai")]
+mod failure;
+#[cfg(feature = "openai")]
+mod http;
+#[cfg(feature = "openai")]
+mod listener;
 #[cfg(feature = "openai")]
 pub mod openai;
 #[cfg(feature = "openai")]
+mod proxies;
+#[cfg(feature = "openai")]
+mod receive;
+pub mod recording;
+#[cfg(feature = "openai")]
 mod redact;
+pub mod replay;
 #[cfg(feature = "openai")]
 pub mod retry;
 pub mod scripted;
+pub mod text_tools;
 mod unparsed;
 pub mod wire;
 
 use crate::clip::excerpt;
 use crate::context::Context;
 use crate::tool::ToolSpec;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// A language model, or something that stands in for one.
@@ -80,7 +94,7 @@ pub enum Message {
 }
 
 /// One reply of a model.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     /// The text, empty if there is none.
     pub text: String,
@@ -95,7 +109,7 @@ pub struct Reply {
 }
 
 /// Why a model ended its reply.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
     /// It was done, or wants its calls run.
@@ -108,7 +122,7 @@ pub enum Finish {
 }
 
 /// A call that a model asks for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// Unique in the run.
     pub id: String,
@@ -119,7 +133,7 @@ pub struct ToolCall {
 }
 
 /// Why a model could not be asked.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{}", excerpt(message, usize::MAX))]
 pub struct ModelError {
     /// What kind of failure.
@@ -137,7 +151,8 @@ impl ModelError {
 }
 
 /// What a run makes of a model's failure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ModelErrorKind {
     /// The model cannot be asked.
     #[default]

@@ -1,5 +1,7 @@
 //! Takes the key out of what a server says.
 
+use super::wire::beginning_at_the_end;
+
 /// Backslashes before one character. Text quoted four times over has 15; more are no longer followed, since a flood of
 /// them would be read anew from each.
 const MAX_BACKSLASHES: usize = 15;
@@ -20,6 +22,33 @@ pub(super) fn redact(text: &str, key: &str) -> String {
         }
     }
     redacted
+}
+
+/// Takes the key out of text that comes in pieces. The end of a piece is held back while it may be the beginning of the
+/// key as it is; spelled otherwise across two pieces it is not found.
+pub(super) struct Redactor<'k> {
+    key: &'k str,
+    held: String,
+}
+
+impl<'k> Redactor<'k> {
+    pub(super) fn new(key: &'k str) -> Self {
+        Redactor { key, held: String::new() }
+    }
+
+    /// What can be shown now.
+    pub(super) fn push(&mut self, piece: &str) -> String {
+        self.held.push_str(piece);
+        let text = redact(&self.held, self.key);
+        let end = text.len() - beginning_at_the_end(&text, self.key);
+        text[end..].clone_into(&mut self.held);
+        text[..end].to_owned()
+    }
+
+    /// What was held back, at the end of the text.
+    pub(super) fn finish(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
 }
 
 /// How many bytes the key takes up at the beginning of the text, if it stands there.
@@ -90,6 +119,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_key_is_found_across_pieces(pieces in prop::collection::vec("[kéy]{0,4}", 0..12), key in "[ky]{2,5}") {
+            let mut redactor = Redactor::new(&key);
+            let mut shown: String = pieces.iter().map(|piece| redactor.push(piece)).collect();
+            shown += &redactor.finish();
+            prop_assert_eq!(shown, redact(&pieces.concat(), &key));
+        }
+
         #[test]
         fn no_json_text_brings_the_key_back(key in "[!-~]{8,40}", before in "\\PC{0,9}", after in "\\PC{0,9}") {
             let text = format!("{before}{key}{after}");

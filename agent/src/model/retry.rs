@@ -3,7 +3,8 @@
 use super::wire;
 use crate::context::Cancel;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
+use ureq::http::{HeaderMap, header};
 
 /// Attempts of one request in all.
 pub(super) const MAX_ATTEMPTS: u32 = 4;
@@ -12,7 +13,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// How the client waits, so that a test need not.
 pub trait Waiter: Send + Sync {
-    /// Sleeps, or returns early once cancelled.
+    /// Sleeps, or returns as soon as it is cancelled.
     fn sleep(&self, duration: Duration, cancel: &Cancel);
 
     /// A random number from 0 up to 1.
@@ -30,7 +31,7 @@ impl Waiter for SystemWaiter {
     fn sleep(&self, duration: Duration, cancel: &Cancel) {
         let mut left = duration;
         while !left.is_zero() && !cancel.is_cancelled() {
-            let slice = left.min(Duration::from_millis(50));
+            let slice = left.min(Duration::from_millis(10));
             std::thread::sleep(slice);
             left -= slice;
         }
@@ -66,21 +67,46 @@ pub(super) fn classify(status: u16, body: &str) -> Class {
         429 if field("code") == quota || field("type") == quota => Class::Lasting,
         429 => Class::Passing,
         _ if is_context_overflow(status, body) => Class::ContextOverflow,
-        408 | 500..=599 => Class::Passing,
+        // Not implemented, and a version of HTTP that is not supported.
+        501 | 505 => Class::Lasting,
+        408 | 409 | 425 | 500..=599 => Class::Passing,
         _ => Class::Lasting,
+    }
+}
+
+/// Classes an error that is reported under a good status: by the status that it names, or by its name.
+pub(super) fn classify_reported(body: &str) -> Class {
+    const PASSING: [&str; 6] = [
+        "server_error",
+        "internal_error",
+        "internal_server_error",
+        "overloaded_error",
+        "rate_limit_exceeded",
+        "service_unavailable",
+    ];
+    let fields = ["code", "status", "type"].map(|name| wire::error_field(body, name).unwrap_or_default());
+    let status =
+        fields.iter().find_map(|field| field.parse().ok().filter(|status| (400..600).contains(status)));
+    match classify(status.unwrap_or(0), body) {
+        Class::Lasting if fields.iter().any(|field| PASSING.contains(&field.as_str())) => Class::Passing,
+        class => class,
     }
 }
 
 /// Servers say it in a code, a type, a status or in words only.
 fn is_context_overflow(status: u16, body: &str) -> bool {
-    const NAMES: [&str; 2] = ["context_length_exceeded", "exceed_context_size_error"];
-    const WORDS: [&str; 6] = [
+    const NAMES: [&str; 3] =
+        ["context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"];
+    const WORDS: [&str; 9] = [
         "maximum context length",
         "context window",
         "context length",
         "available context size",
         "prompt is too long",
+        "prompt too long",
         "input is too long",
+        "too many tokens",
+        "exceeds the maximum number of tokens",
     ];
     let named = ["code", "type"].iter().filter_map(|name| wire::error_field(body, name));
     let message = wire::error_message(body).unwrap_or_default().to_lowercase();
@@ -89,59 +115,36 @@ fn is_context_overflow(status: u16, body: &str) -> bool {
         || WORDS.iter().any(|words| message.contains(words))
 }
 
-/// How long to wait before the attempt after `attempt` (from 1): doubling from half a second, give or take a half, and
-/// never shorter than the server asks. `None` if it asks for more than anyone should wait.
+/// How long to wait before the attempt after `attempt` (from 1): doubling from half a second, and up to a quarter more,
+/// so that each wait is longer than the last and clients that failed together do not come back together; never shorter
+/// than the server asks. `None` if it asks for more than anyone should wait.
 pub(super) fn wait(attempt: u32, jitter: f64, retry_after: Option<Duration>) -> Option<Duration> {
-    let own =
-        Duration::from_millis(500 << attempt.saturating_sub(1).min(6)).mul_f64(0.5 + jitter.clamp(0.0, 1.0));
+    let doubled = Duration::from_millis(500 << attempt.saturating_sub(1).min(6));
+    let own = doubled.mul_f64(1.0 + 0.25 * jitter.clamp(0.0, 1.0));
     let wait = own.max(retry_after.unwrap_or_default());
     (wait <= LONGEST_WAIT).then_some(wait)
 }
 
-/// A `Retry-After` header: seconds, or a date (RFC 9110, section 10.2.3). Anything else is ignored.
-pub(super) fn retry_after(header: &str, now: SystemTime) -> Option<Duration> {
-    let header = header.trim();
-    if let Ok(seconds) = header.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
+/// How long the server asks to wait: `retry-after-ms`, which some send as well, or `Retry-After` in seconds or as a date
+/// (RFC 9110, section 10.2.3). Anything else is ignored.
+pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let number = |text: &str, unit: f64| Duration::try_from_secs_f64(text.parse::<f64>().ok()? * unit).ok();
+    if let Some(wait) = text("retry-after-ms").and_then(|text| number(text, 0.001)) {
+        return Some(wait);
     }
-    let date = UNIX_EPOCH.checked_add(Duration::from_secs(http_date(header)?))?;
-    Some(date.duration_since(now).unwrap_or_default())
-}
-
-/// Seconds since 1970 of a date like `Sun, 06 Nov 1994 08:49:37 GMT`.
-fn http_date(text: &str) -> Option<u64> {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let (_, date) = text.split_once(", ")?;
-    let [day, month, year, time, "GMT"] = date.split(' ').collect::<Vec<_>>()[..] else { return None };
-    let month = MONTHS.iter().position(|name| *name == month)? as u64 + 1;
-    let [hour, minute, second] =
-        time.split(':').map(|n| n.parse::<u64>().ok()).collect::<Option<Vec<_>>>()?[..]
-    else {
-        return None;
-    };
-    let (day, year) = (day.parse::<u64>().ok()?, year.parse::<u64>().ok()?);
-    if !(1..=31).contains(&day) || !(1970..=9999).contains(&year) || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    Some(((days_before(year, month) + day - 1) * 24 + hour) * 3600 + minute * 60 + second)
-}
-
-/// Days from 1970 to the first of a month of the Gregorian calendar.
-fn days_before(year: u64, month: u64) -> u64 {
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let length = |month: u64| match month {
-        2 => 28 + u64::from(leap(year)),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    };
-    let years: u64 = (1970..year).map(|year| 365 + u64::from(leap(year))).sum();
-    years + (1..month).map(length).sum::<u64>()
+    let asked = text(header::RETRY_AFTER.as_str())?;
+    number(asked, 1.0).or_else(|| {
+        let date = httpdate::parse_http_date(asked).ok()?;
+        Some(date.duration_since(now).unwrap_or_default())
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::UNIX_EPOCH;
+    use ureq::http::HeaderName;
 
     #[test]
     fn each_status_has_its_class() {
@@ -154,6 +157,9 @@ mod tests {
             (502, "<html>", Class::Passing),
             (503, r#"{"error":{"message":"Loading model"}}"#, Class::Passing),
             (408, "", Class::Passing),
+            (409, "", Class::Passing),
+            (529, "", Class::Passing),
+            (501, "", Class::Lasting),
             (400, "", Class::Lasting),
             (401, "", Class::Lasting),
             (403, "", Class::Lasting),
@@ -175,37 +181,60 @@ mod tests {
     }
 
     #[test]
+    fn an_error_under_a_good_status_has_its_class() {
+        for (body, wanted) in [
+            (r#"{"error":{"message":"bad"}}"#, Class::Lasting),
+            (r#"{"error":{"message":"bad","code":502}}"#, Class::Passing),
+            (r#"{"error":{"message":"bad","code":"429"}}"#, Class::Passing),
+            (r#"{"error":{"message":"bad","code":400,"type":"server_error"}}"#, Class::Passing),
+            (r#"{"error":{"message":"bad","code":400}}"#, Class::Lasting),
+            (r#"{"error":{"message":"bad","type":"overloaded_error"}}"#, Class::Passing),
+            (r#"{"error":{"message":"bad","code":"context_length_exceeded"}}"#, Class::ContextOverflow),
+            (r#"{"error":{"message":"bad","code":429,"type":"insufficient_quota"}}"#, Class::Lasting),
+            ("<html>", Class::Lasting),
+        ] {
+            assert_eq!(classify_reported(body), wanted, "{body}");
+        }
+    }
+
+    #[test]
     fn waits_grow_and_honour_the_server() {
         let millis = |attempt, jitter, asked| wait(attempt, jitter, asked).map(|wait| wait.as_millis());
-        assert_eq!(millis(1, 0.5, None), Some(500));
-        assert_eq!(millis(2, 0.5, None), Some(1000));
-        assert_eq!(millis(3, 0.0, None), Some(1000));
-        assert_eq!(millis(3, 1.0, None), Some(3000));
+        assert_eq!(millis(1, 0.0, None), Some(500));
+        assert_eq!(millis(2, 0.0, None), Some(1000));
+        assert_eq!(millis(3, 1.0, None), Some(2500));
         assert_eq!(millis(1, 0.0, Some(Duration::from_secs(7))), Some(7000));
         assert_eq!(millis(1, 0.0, Some(Duration::from_secs(3600))), None);
         assert!(millis(u32::MAX, 1.0, None).is_some());
+        for attempt in 1..MAX_ATTEMPTS {
+            assert!(millis(attempt, 1.0, None) < millis(attempt + 1, 0.0, None), "{attempt}");
+        }
     }
 
     #[test]
     fn retry_after_is_seconds_or_a_date() {
         let now = UNIX_EPOCH + Duration::from_secs(784_111_777 - 30);
-        let seconds = |header: &str| retry_after(header, now).map(|wait| wait.as_secs());
-        assert_eq!(seconds("5"), Some(5));
-        assert_eq!(seconds("0"), Some(0));
-        assert_eq!(seconds("Sun, 06 Nov 1994 08:49:37 GMT"), Some(30));
-        assert_eq!(seconds("Sun, 06 Nov 1994 08:49:00 GMT"), Some(0));
+        let millis = |name: &'static str, value: &str| {
+            let headers =
+                HeaderMap::from_iter([(HeaderName::from_static(name), value.parse().expect("a value"))]);
+            retry_after(&headers, now).map(|wait| wait.as_millis())
+        };
+        let asked = |value: &str| millis("retry-after", value);
+        assert_eq!(asked("5"), Some(5_000));
+        assert_eq!(asked("0.25"), Some(250));
+        assert_eq!(asked("0"), Some(0));
+        assert_eq!(millis("retry-after-ms", "1500"), Some(1_500));
+        // The three forms of RFC 9110, section 5.6.7.
+        for date in
+            ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
+        {
+            assert_eq!(asked(date), Some(30_000), "{date}");
+        }
+        assert_eq!(asked("Sun, 06 Nov 1994 08:49:00 GMT"), Some(0));
         for nonsense in ["", "soon", "-5", "NaN", "inf", "1e300", "Sun, 99 Nov 1994 08:49:37 GMT", "x, 1 1 1"]
         {
-            assert_eq!(seconds(nonsense), None, "{nonsense}");
+            assert_eq!(asked(nonsense), None, "{nonsense}");
         }
-    }
-
-    #[test]
-    fn dates_are_counted_by_the_calendar() {
-        assert_eq!(http_date("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
-        assert_eq!(http_date("Thu, 29 Feb 2024 12:00:00 GMT"), Some(1_709_208_000));
-        assert_eq!(http_date("Fri, 01 Mar 2024 00:00:00 GMT"), Some(1_709_251_200));
-        assert_eq!(http_date("Wed, 01 Mar 2100 00:00:00 GMT"), Some(4_107_542_400));
     }
 
     #[test]

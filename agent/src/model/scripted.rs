@@ -1,6 +1,6 @@
 //! A model that plays a script: deterministic, for tests and benchmarks.
 
-use super::{Finish, Message, Model, ModelError, Reply, Request, ToolCall};
+use super::{Message, Model, ModelError, Reply, Request, ToolCall};
 use crate::context::Context;
 use serde_json::Value;
 
@@ -8,7 +8,8 @@ use serde_json::Value;
 const LAST: &str = "{last}";
 
 /// Plays its turns in order, one a reply. Which turn it is follows from the conversation alone, so one script serves
-/// any number of runs.
+/// any number of runs. A conversation that this script cannot have led to, since the last reply in it is not the turn
+/// before, is refused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scripted {
     name: String,
@@ -70,31 +71,52 @@ impl Model for Scripted {
     }
 
     fn reply(&self, _context: &Context, request: &Request<'_>) -> Result<Reply, ModelError> {
-        let replies = request.messages.iter().filter_map(|message| match message {
-            Message::Assistant(reply) => Some(reply),
-            _ => None,
-        });
-        let (played, calls_so_far) =
-            replies.fold((0, 0), |(played, calls), reply| (played + 1, calls + reply.calls.len()));
+        let mut played = 0;
+        let mut calls_so_far = 0;
+        let mut last_reply = None;
+        for (at, message) in request.messages.iter().enumerate() {
+            if let Message::Assistant(reply) = message {
+                (played, calls_so_far) = (played + 1, calls_so_far + reply.calls.len());
+                last_reply = Some((reply, &request.messages[..at]));
+            }
+        }
+        if let Some((reply, before)) = last_reply {
+            self.check(reply, played, before)?;
+        }
         let turn = self.turns.get(played).ok_or_else(|| self.exhausted())?;
-        let last = last_result(request.messages);
+        self.play(turn, calls_so_far, request.messages)
+    }
+}
+
+impl Scripted {
+    /// The reply of a turn. `calls_so_far` makes ids unique.
+    fn play(&self, turn: &Turn, calls_so_far: usize, before: &[Message]) -> Result<Reply, ModelError> {
+        let last = last_result(before);
         match turn {
             Turn::Answer(text) => Ok(Reply { text: self.fill(text, last)?, ..Reply::default() }),
             Turn::Calls(calls) => {
                 let numbered = calls.iter().zip(calls_so_far + 1..);
                 let calls =
                     numbered.map(|((tool, arguments), number)| self.call(tool, arguments, number, last));
-                Ok(Reply {
-                    calls: calls.collect::<Result<_, _>>()?,
-                    finish: Finish::Done,
-                    ..Reply::default()
-                })
+                Ok(Reply { calls: calls.collect::<Result<_, _>>()?, ..Reply::default() })
             }
         }
     }
-}
 
-impl Scripted {
+    /// Whether the reply is the turn of this number, from 1. Ids are the loop's to change.
+    fn check(&self, reply: &Reply, number: usize, before: &[Message]) -> Result<(), ModelError> {
+        let turn = self.turns.get(number - 1).ok_or_else(|| self.exhausted())?;
+        let said = self.play(turn, 0, before)?;
+        let what = |call: &ToolCall| (call.name.clone(), call.arguments.clone());
+        if said.text == reply.text && said.calls.iter().map(what).eq(reply.calls.iter().map(what)) {
+            return Ok(());
+        }
+        let name = &self.name;
+        Err(ModelError::new(format!(
+            "script `{name}` is asked to go on with another conversation: reply {number} in it is not turn {number}"
+        )))
+    }
+
     fn call(
         &self,
         tool: &str,
@@ -144,4 +166,36 @@ fn last_result(messages: &[Message]) -> Option<&str> {
         Message::Tool { text, .. } => Some(text.trim()),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn ask(script: &Scripted, messages: &[Message]) -> Result<Reply, String> {
+        let request = Request { messages, tools: &[] };
+        script.reply(&Context::detached(), &request).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn a_script_goes_on_with_its_own_conversation_only() {
+        let script = Scripted::new("s", vec![Turn::call("t", json!({"n": 1})), Turn::answer("{last}!")]);
+        let mut messages = vec![Message::User("go".to_owned())];
+        let mut reply = ask(&script, &messages).expect("the first turn");
+        // The loop may give another id.
+        reply.calls[0].id = "x".to_owned();
+        let result = Message::Tool { call_id: "x".to_owned(), text: "2\n".to_owned(), is_error: false };
+        messages.extend([Message::Assistant(reply.clone()), result]);
+        assert_eq!(ask(&script, &messages).map(|reply| reply.text), Ok("2!".to_owned()));
+
+        let mut other = messages.clone();
+        reply.calls[0].arguments = "{}".to_owned();
+        other[1] = Message::Assistant(reply);
+        let error = ask(&script, &other).expect_err("another conversation");
+        assert!(error.contains("`s`") && error.contains("reply 1 in it is not turn 1"), "{error}");
+        messages.push(Message::Assistant(Reply { text: "2!".to_owned(), ..Reply::default() }));
+        let error = ask(&script, &messages).expect_err("nothing left");
+        assert_eq!(error, "script `s` is exhausted: the run asks for a reply after its 2 turn(s)");
+    }
 }

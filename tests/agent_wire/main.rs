@@ -1,7 +1,11 @@
 //! The chat-completions protocol: every odd shape that servers were seen to send, and what we send.
 
+mod stream;
+
 use agentkit_agent::ToolSpec;
-use agentkit_agent::model::wire::{self, Dialect, MissingText, ReplyLimit, Response, SystemRole};
+use agentkit_agent::model::wire::{
+    self, Dialect, MissingText, ReasoningEcho, ReplyLimit, Response, Streaming, SystemRole,
+};
 use agentkit_agent::model::{Finish, Message, Reply, Request, ToolCall};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -153,6 +157,8 @@ fn thinking_is_kept_apart_from_the_answer() {
         let reply = read(&format!(r#"{{"content":"42","{name}":"hmm"}}"#), r#""stop""#);
         assert_eq!((reply.text.as_str(), reply.reasoning.as_deref()), ("42", Some("hmm")));
     }
+    let marked = read(r#"{"content":"<think>hm</think>\n42","reasoning":"so"}"#, r#""stop""#);
+    assert_eq!((marked.text.as_str(), marked.reasoning.as_deref()), ("42", Some("sohm")));
     assert_eq!(read(r#"{"content":"42","reasoning":""}"#, r#""stop""#).reasoning, None);
     assert_eq!(read(r#"{"content":"42","reasoning":{"a":1}}"#, r#""stop""#).reasoning, None);
 }
@@ -194,13 +200,13 @@ fn what_is_no_reply_is_an_error() {
         (r#"{"error":"overloaded"}"#, "the server reports an error: overloaded"),
         (r#"{"error":{"code":7}}"#, r#"the server reports an error: {"code":7}"#),
     ] {
-        assert_eq!(wire::response(body), Err(wanted.to_owned()), "{body}");
+        assert_eq!(wire::response(body).map_err(|fault| fault.message), Err(wanted.to_owned()), "{body}");
     }
     assert!(wire::response(r#"{"error":null,"choices":[{"message":{"content":"a"}}]}"#).is_ok());
 }
 
 /// Enough to exhaust the stack of a test if each took a frame.
-const LEVELS: usize = 10_000;
+const LEVELS: usize = 4_000;
 
 /// Deeply nested, with a text in the middle.
 fn nested(opening: &str, closing: &str) -> String {
@@ -254,7 +260,8 @@ fn no_field_of_a_reply_can_be_too_deep() {
 #[test]
 fn too_many_calls_are_no_reply() {
     let body = body(&format!(r#"{{"tool_calls":[{}]}}"#, vec!["{}"; 100_001].join(",")), r#""stop""#);
-    assert_eq!(wire::response(&body), Err("the reply makes 100001 calls, more than 100000".to_owned()));
+    let fault = wire::response(&body).expect_err("too many");
+    assert_eq!(fault.message, "the reply makes 100001 calls, more than 100000");
 }
 
 fn spec() -> ToolSpec {
@@ -317,6 +324,8 @@ fn an_endpoint_may_want_it_different() {
         missing_text: MissingText::Null,
         reply_limit: Some(ReplyLimit::MaxCompletionTokens(99)),
         temperature: Some(0.0),
+        reasoning: ReasoningEcho::ReasoningContent,
+        streaming: Streaming::WithUsage,
     });
     assert_eq!(changed["messages"][0]["role"], "developer");
     assert_eq!(changed["messages"][2]["content"], Value::Null);
@@ -324,6 +333,38 @@ fn an_endpoint_may_want_it_different() {
     assert_eq!((&changed["max_completion_tokens"], &changed["temperature"]), (&json!(99), &json!(0.0)));
     let older = body(Dialect { reply_limit: Some(ReplyLimit::MaxTokens(9)), ..Dialect::default() });
     assert_eq!(keys(&older), ["max_tokens", "messages", "model"]);
+    assert_eq!(changed["messages"][2]["reasoning_content"], "hmm");
+    assert_eq!(
+        (&changed["stream"], &changed["stream_options"]),
+        (&json!(true), &json!({"include_usage": true}))
+    );
+    let streamed = body(Dialect {
+        streaming: Streaming::WithoutUsage,
+        reasoning: ReasoningEcho::Reasoning,
+        ..Dialect::default()
+    });
+    assert_eq!(keys(&streamed), ["messages", "model", "stream"]);
+    assert_eq!(streamed["messages"][2]["reasoning"], "hmm");
+}
+
+#[test]
+fn a_model_without_a_system_role_reads_its_instructions_from_the_user() {
+    let dialect = Dialect { system_role: SystemRole::User, ..Dialect::default() };
+    let sent = |messages: &[Message]| {
+        let body = wire::request("m", &Request { messages, tools: &[] }, &dialect);
+        body["messages"].clone()
+    };
+    let (system, user) =
+        (|text: &str| Message::System(text.to_owned()), |text: &str| Message::User(text.to_owned()));
+    assert_eq!(
+        sent(&[system("a"), system("b"), user("c"), Message::Assistant(text("d")), user("e")]),
+        json!([
+            {"role": "user", "content": "a\n\nb\n\nc"},
+            {"role": "assistant", "content": "d"},
+            {"role": "user", "content": "e"},
+        ])
+    );
+    assert_eq!(sent(&[system("a")]), json!([{"role": "user", "content": "a"}]), "it is never lost");
 }
 
 #[test]

@@ -1,184 +1,20 @@
 //! The client for chat-completions endpoints against a server on loopback that answers as told.
 
+mod server;
+mod streaming;
+mod transport;
+
 use agentkit_agent::model::openai::OpenAi;
-use agentkit_agent::model::retry::Waiter;
-use agentkit_agent::model::{Message, Reply, Request};
+use agentkit_agent::model::{Message, Request};
 use agentkit_agent::{
-    Agent, AgentEvent, Bounds, Cancel, Clock, Context, EventSink, Model, ModelError, ModelErrorKind,
-    Registry, StopReason,
+    Agent, AgentEvent, Bounds, Cancel, Clock, Context, Model, ModelErrorKind, Registry, StopReason,
 };
 use serde_json::json;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-const KEY: &str = "sk-test-0123456789abcdef";
-
-/// What the server does with one connection.
-enum Answer {
-    /// Sends these bytes and closes.
-    Bytes(Vec<u8>),
-    /// Closes without a word.
-    Close,
-    /// Says nothing until the client gives up.
-    Stall,
-    /// Says nothing until the test ends.
-    StallUntil(Receiver<()>),
-}
-
-fn answer(status: &str, headers: &str, body: &str) -> Answer {
-    let length = body.len();
-    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n");
-    Answer::Bytes([head.as_bytes(), body.as_bytes()].concat())
-}
-
-fn json_answer(status: &str, body: &str) -> Answer {
-    answer(status, "content-type: application/json\r\n", body)
-}
-
-fn good() -> Answer {
-    json_answer("200 OK", r#"{"choices":[{"message":{"content":"hello"},"finish_reason":"stop"}]}"#)
-}
-
-/// Answers one connection after the other and keeps what was sent.
-struct Server {
-    address: SocketAddr,
-    thread: Option<JoinHandle<()>>,
-    requests: Arc<Mutex<Vec<String>>>,
-}
-
-impl Server {
-    fn start(answers: Vec<Answer>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let address = listener.local_addr().expect("an address");
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&requests);
-        let thread = std::thread::spawn(move || {
-            for answer in answers {
-                let Ok((stream, _)) = listener.accept() else { return };
-                let Some(request) = read_request(&stream) else { return };
-                // Before the answer: once the client has that, the test may look.
-                kept.lock().expect("lock").push(request);
-                respond(stream, answer);
-            }
-        });
-        Server { address, thread: Some(thread), requests }
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
-    fn requests(&self) -> Vec<String> {
-        self.requests.lock().expect("lock").clone()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Wakes a server that still waits for connections: one without a request ends it.
-        drop(TcpStream::connect(self.address));
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// One request, or `None` if the connection brings none.
-fn read_request(stream: &TcpStream) -> Option<String> {
-    let mut reader = BufReader::new(stream);
-    let (mut head, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-        head.push_str(&line);
-        if line == "\r\n" {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some(head + &String::from_utf8_lossy(&body))
-}
-
-fn respond(mut stream: TcpStream, answer: Answer) {
-    match answer {
-        // The client may have gone away meanwhile; that is its right.
-        Answer::Bytes(bytes) => drop(stream.write_all(&bytes)),
-        Answer::Close => {}
-        Answer::Stall => drop(stream.read(&mut [0])),
-        Answer::StallUntil(end) => drop(end.recv()),
-    }
-}
-
-/// Notes the waits instead of waiting.
-#[derive(Default)]
-struct NoWaiting {
-    waits: Mutex<Vec<Duration>>,
-}
-
-impl Waiter for NoWaiting {
-    fn sleep(&self, duration: Duration, _cancel: &Cancel) {
-        self.waits.lock().expect("lock").push(duration);
-    }
-
-    fn jitter(&self) -> f64 {
-        0.5
-    }
-
-    fn date(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_secs(784_111_777 - 20)
-    }
-}
-
-#[derive(Default)]
-struct Events(Mutex<Vec<AgentEvent>>);
-
-impl EventSink for Events {
-    fn emit(&self, event: AgentEvent) {
-        self.0.lock().expect("lock").push(event);
-    }
-}
-
-/// What came of asking a server.
-struct Asked {
-    result: Result<Reply, ModelError>,
-    requests: Vec<String>,
-    waits: Vec<u128>,
-    events: Vec<AgentEvent>,
-}
-
-impl Asked {
-    fn message(&self) -> &str {
-        &self.result.as_ref().expect_err("it failed").message
-    }
-}
-
-fn ask(answers: Vec<Answer>) -> Asked {
-    ask_within(answers, None, "hi")
-}
-
-fn ask_within(answers: Vec<Answer>, budget: Option<Duration>, prompt: &str) -> Asked {
-    let server = Server::start(answers);
-    let (waiter, events) = (Arc::new(NoWaiting::default()), Arc::new(Events::default()));
-    let model = OpenAi::new("m", &server.url(), Some(KEY)).expect("usable");
-    let model = model.waiter(Arc::clone(&waiter) as Arc<dyn Waiter>);
-    let deadline = budget.map(|budget| Instant::now() + budget);
-    let context = Context::new(deadline, Cancel::default(), Arc::clone(&events) as Arc<dyn EventSink>);
-    let messages = [Message::User(prompt.to_owned())];
-    let result = model.reply(&context, &Request { messages: &messages, tools: &[] });
-    let waits = waiter.waits.lock().expect("lock").iter().map(Duration::as_millis).collect();
-    let events = events.0.lock().expect("lock").clone();
-    Asked { result, requests: server.requests(), waits, events }
-}
+use server::{Answer, Events, KEY, NoWaiting, Server, answer, ask, ask_within, good, json_answer};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_reply_is_read() {
@@ -241,7 +77,17 @@ fn a_passing_failure_is_asked_again_with_growing_waits() {
     let asked =
         ask(vec![busy(), answer("429 Too Many Requests", "", ""), answer("502 Bad Gateway", "", ""), good()]);
     assert_eq!(asked.result.map(|reply| reply.text), Ok("hello".to_owned()));
-    assert_eq!(asked.waits, [500, 1000, 2000]);
+    // A half of the jitter, which is a quarter at most.
+    assert_eq!(asked.waits, [562, 1125, 2250]);
+    let attempts: Vec<u32> = asked
+        .events
+        .iter()
+        .map(|event| match event {
+            AgentEvent::Retrying { attempt, why, .. } if why.starts_with("status ") => *attempt,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(attempts, [2, 3, 4]);
 }
 
 #[test]
@@ -258,7 +104,7 @@ fn a_lasting_failure_of_the_passing_kind_is_given_up() {
 #[test]
 fn retry_after_is_honoured_in_seconds_and_as_a_date() {
     for (header, wanted) in
-        [("7", 7_000), ("Sun, 06 Nov 1994 08:49:37 GMT", 20_000), ("nonsense", 500), ("0", 500)]
+        [("7", 7_000), ("Sun, 06 Nov 1994 08:49:37 GMT", 20_000), ("nonsense", 562), ("0", 562)]
     {
         let limited = answer("429 Too Many Requests", &format!("retry-after: {header}\r\n"), "");
         assert_eq!(ask(vec![limited, good()]).waits, [wanted], "{header}");
