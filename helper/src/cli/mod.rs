@@ -18,17 +18,17 @@ use std::os::unix::ffi::OsStrExt;
 const BEFORE_FLAGS: &str = "\
 Run one command in a jail: agentkit-jail [FLAGS] [--] COMMAND [ARGUMENT...]
 
-    agentkit-jail --wall 5s --memory 256M python3 - <script.py      # a script, with limits
-    agentkit-jail --workdir . --ro . python3 script.py              # with the files here, to be read
-    agentkit-jail --profile build --workdir . make                  # a build of what is here
-    agentkit-jail --ro ~/data grep -r word ~/data                   # one more directory, to be read
-    agentkit-jail --report-fd 3 sh -c 'exit 3' 3>report.json        # what was in force, what ended it, which limits it met
+    agentkit-jail --wall 5s --memory 256M python3 - <script.py    # a script, with limits
+    agentkit-jail --workdir . --ro . python3 script.py            # with the files here, to be read
+    agentkit-jail --profile build --workdir . make                # a build of what is here
+    agentkit-jail --ro ~/data grep -r word ~/data                 # one more directory, to be read
+    agentkit-jail --report-fd 3 sh -c 'exit 3' 3>report.json      # what was in force, how it ended, limits that it met
 
-Of your files the command sees those that --workdir, --ro and --rw name, under the paths that they have outside, and of
-your variables those that --env names. Without --workdir it starts in an empty directory that is gone afterwards. If root
-starts it, it is somebody without rights, who reads of what --ro shows only what everybody may.
-Without a command and flags of a policy, the policy comes on standard input, as the JSON that --print-policy prints, or as
-a frame.
+Of your files the command sees those that --workdir, --ro and --rw name, under the paths that they have outside, and
+of your variables those that --env names. Without --workdir it starts in an empty directory that is gone afterwards.
+If root starts it, it is somebody without rights, who reads of what --ro shows only what everybody may.
+Without a command and flags of a policy, the policy comes on standard input, as a frame or as the JSON that
+--print-policy prints.
 
 ";
 const AFTER_FLAGS: &str = "
