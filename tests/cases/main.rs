@@ -1,11 +1,12 @@
-//! Public bug reports on other launchers, each with the value that is right here. `docs/cases.md` lists all of them with
-//! the test that covers each; here are those that no other suite has.
+//! Public bug reports on other launchers, each with the value that is right here. `docs/cases.md` and `docs/holes.md` list
+//! all of them with the test that covers each; here are those that no other suite has.
 
 #[path = "../jail/mod.rs"]
 mod jail;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod holes;
 mod hosts;
 mod identity;
 mod limits;
@@ -28,7 +29,8 @@ macro_rules! tests {
 pub(crate) use tests;
 
 fn main() -> ExitCode {
-    let modules = [hosts::TESTS, identity::TESTS, limits::TESTS, meaning::TESTS, starting::TESTS];
+    let modules =
+        [holes::TESTS, hosts::TESTS, identity::TESTS, limits::TESTS, meaning::TESTS, starting::TESTS];
     Stage::run(|| {
         support::run(modules.iter().copied().flatten().map(|(name, test)| trial(name, test)).collect())
     })

@@ -72,6 +72,7 @@ calls! {
     kernel_setting: "os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY)" => "ENOENT";
     kernel_command: "os.open('/proc/sysrq-trigger', os.O_WRONLY)" => "ENOENT";
     control_group: "os.mkdir('/sys/fs/cgroup/nonexistent/x')" => "ENOENT";
+    files_of_the_hardware: "os.listdir('/sys')" => "ENOENT";
     virtual_machine_device: "os.open('/dev/kvm', os.O_RDWR)" => "ENOENT";
     tunnel_device: "os.open('/dev/net/tun', os.O_RDWR)" => "ENOENT";
     file_system_device: "os.open('/dev/fuse', os.O_RDWR)" => "ENOENT";

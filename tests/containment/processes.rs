@@ -159,7 +159,7 @@ fn kill_the_init_of_the_jail(who: Who) -> Result<(), Stop> {
 fn look_into_the_init_of_the_jail(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
     let attack = scene.attack(
-        "pid, files = arguments[0], ['mem', 'environ', 'maps', 'auxv', 'syscall', 'stack']\n\
+        "pid, files = arguments[0], ['mem', 'environ', 'maps', 'auxv', 'syscall', 'exe', 'stack']\n\
          for name in files: each(name, lambda: os.read(os.open(f'/proc/{pid}/{name}', os.O_RDONLY), 0))\n\
          for name in 'exe', 'cwd', 'root', 'ns/user', 'fd/0': each(name, lambda: os.readlink(f'/proc/{pid}/{name}'))\n\
          for name in 'cwd', 'root', 'fd', 'map_files': each(name + '/', lambda: os.listdir(f'/proc/{pid}/{name}'))\n\
@@ -169,7 +169,7 @@ fn look_into_the_init_of_the_jail(who: Who) -> Result<(), Stop> {
     let outside = attack.forgets().knows("self");
     let run = outside.bare()?;
     // The stack is for root alone.
-    bites(done(&run) >= 14, &run)?;
+    bites(done(&run) >= 15, &run)?;
     let run = outside.forgets().knows("1").jailed()?;
     run.must_have_attempted()?;
     assert_eq!(done(&run), 0, "{run:?}");

@@ -1,7 +1,8 @@
 //! `docs/report.md` says what the code says: its fields are those of the protocol, with their comments, and its examples
-//! are what comes out of the jail. The tests that `docs/cases.md` names exist. The manual page has the flags of `--help`.
+//! are what comes out of the jail. The frame in the helper's README is one. The tests that `docs/cases.md` and `docs/holes.md`
+//! name exist. The manual page has the flags of `--help`.
 //!
-//! `AGENTKIT_DOCS=write` writes all but the cases anew.
+//! `AGENTKIT_DOCS=write` writes anew what is made from the code: the report and the manual.
 
 #[path = "../jail/mod.rs"]
 mod jail;
@@ -12,6 +13,7 @@ mod cases;
 mod examples;
 mod flags;
 mod source;
+mod wire;
 
 use jail::stage::Stage;
 use std::fs;
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
             trial("the_examples_of_the_report", the_examples_of_the_report),
             trial("manual_and_completions_have_the_flags", flags::manual_and_completions_have_the_flags),
             trial("the_tests_of_the_cases_exist", cases::the_tests_of_the_cases_exist),
+            trial("the_tests_of_the_holes_exist", cases::the_tests_of_the_holes_exist),
+            trial("the_frame_of_the_readme", wire::the_frame_of_the_readme),
         ]),
     })
 }

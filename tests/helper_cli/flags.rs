@@ -5,10 +5,12 @@ use crate::jail::desk::Desk;
 use crate::jail::stage::helper;
 use crate::support::{Stop, listener::Listener, need::need};
 use crate::tests;
+use std::ffi::OsString;
 use std::fs;
 use std::process::{Command, Output};
 
 tests![
+    the_examples_of_the_help,
     a_script_with_limits,
     a_project_is_built,
     a_directory_is_only_read,
@@ -27,6 +29,31 @@ tests![
 
 fn done(output: &Output) -> (i32, String) {
     (output.status.code().unwrap_or(-1), text(&output.stdout))
+}
+
+/// Everyday jobs as somebody does them who has read nothing else.
+fn the_examples_of_the_help() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let help = text(&desk.call(&["--help"], b"")?.stdout);
+    let examples: Vec<_> = help.lines().filter(|line| line.starts_with("    agentkit-jail ")).collect();
+    assert_eq!(examples.len(), 5, "{help}");
+    fs::create_dir_all(desk.path("home/data"))?;
+    fs::write(desk.path("home/data/file"), "a word\n")?;
+    fs::write(desk.path("work/script.py"), "print('by a script')\n")?;
+    fs::write(desk.path("work/Makefile"), "all:\n\techo built >product; cat product\n")?;
+    let expected = [("by a script", 0), ("by a script", 0), ("built", 0), ("a word", 0), ("", 3)];
+    for (example, (printed, code)) in examples.into_iter().zip(expected) {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", example]).env("PATH", path_with_helper()?);
+        let run = shell.env("HOME", desk.path("home")).current_dir(desk.path("work")).output()?;
+        if run.status.code() == Some(127) && example.contains(" make ") {
+            continue; // Not every host has one.
+        }
+        assert_eq!(run.status.code(), Some(code), "{example}: {run:?}");
+        assert!(text(&run.stdout).contains(printed), "{example}: {run:?}");
+    }
+    assert_eq!(fs::read_to_string(desk.path("work/report.json"))?.lines().count(), 2);
+    Ok(())
 }
 
 fn a_script_with_limits() -> Result<(), Stop> {
@@ -74,6 +101,7 @@ fn a_refusal_says_why() -> Result<(), Stop> {
         (&["--workdir", "/nonexistent", "true"], "/nonexistent"),
         (&["--walls", "1", "true"], "unknown flag"),
         (&["--env", "NOT_SET_ANYWHERE", "true"], "is not set"),
+        (&["--ro", "nonexistent", "true"], "does not exist"),
     ] {
         let refused = desk.call(arguments, b"")?;
         assert_eq!(done(&refused), (125, String::new()), "{arguments:?}: {refused:?}");
@@ -144,14 +172,21 @@ fn the_example_of_the_readme(language: &str, interpreter: &[&str]) -> Result<(),
     let fenced = readme.split_once(&format!("```{language}\n")).and_then(|(_, rest)| rest.split_once("```"));
     let (example, _) = fenced.ok_or_else(|| Stop::Fail(format!("README.md has no example in {language}")))?;
     let desk = Desk::new()?;
-    let own = helper().parent().unwrap_or(helper()).to_path_buf();
-    let callers = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths([own].into_iter().chain(std::env::split_paths(&callers)))?;
     let mut command = Command::new(interpreter[0]);
-    command.args(&interpreter[1..]).arg(example).env("PATH", path).current_dir(desk.path("work"));
+    command
+        .args(&interpreter[1..])
+        .arg(example)
+        .env("PATH", path_with_helper()?)
+        .current_dir(desk.path("work"));
     let run = command.output()?;
     assert_eq!(done(&run), (0, "0 42\n".to_owned()), "{run:?}");
     Ok(())
+}
+
+fn path_with_helper() -> Result<OsString, Stop> {
+    let own = helper().parent().unwrap_or(helper()).to_path_buf();
+    let callers = std::env::var_os("PATH").unwrap_or_default();
+    Ok(std::env::join_paths([own].into_iter().chain(std::env::split_paths(&callers)))?)
 }
 
 fn every_profile_runs() -> Result<(), Stop> {

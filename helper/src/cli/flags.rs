@@ -33,7 +33,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("--profile", "NAME", profile::HELP, OfPolicy(profile::choose)),
     flag("--workdir", "DIR[:bind|:overlay]", "work in DIR: bind lets it be written (default), overlay keeps changes apart", OfPolicy(work_dir)),
     flag("--commit", "WHEN", "with overlay: never (default), on_success or always write the changes to DIR", OfPolicy(commit)),
-    flag("--ro", "PATH", "show this path of the host, to be read", OfPolicy(|policy, path| rule(policy, path, Access::Ro))),
+    flag("--ro", "PATH", "show this path of the host, to be read; of the work dir: work there and change nothing", OfPolicy(|policy, path| rule(policy, path, Access::Ro))),
     flag("--rw", "PATH", "show it, to be read and written", OfPolicy(|policy, path| rule(policy, path, Access::Rw))),
     flag("--hide", "PATH", "hide it where something around it is shown", OfPolicy(|policy, path| rule(policy, path, Access::Hide))),
     flag("--tmpfs", "PATH", "show an empty private directory there", OfPolicy(|policy, path| rule(policy, path, Access::Tmpfs))),

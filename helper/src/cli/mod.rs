@@ -18,10 +18,17 @@ use std::os::unix::ffi::OsStrExt;
 const BEFORE_FLAGS: &str = "\
 Run one command in a jail: agentkit-jail [FLAGS] [--] COMMAND [ARGUMENT...]
 
-    agentkit-jail --wall 5s python3 -c 'print(1)'
-    agentkit-jail --profile workspace --workdir . sh -c 'make && make test'
+    agentkit-jail --wall 5s --memory 256M python3 - <script.py    # a script, with limits
+    agentkit-jail --workdir . --ro . python3 script.py            # with the files here, to be read
+    agentkit-jail --profile build --workdir . make                # a build of what is here
+    agentkit-jail --ro ~/data grep -r word ~/data                 # one more directory, to be read
+    agentkit-jail --report-fd 3 sh -c 'exit 3' 3>report.json      # what was in force, how it ended, limits that it met
 
-Without flags of a policy and a command, the policy comes on standard input, as JSON or as an agentkit frame.
+Of your files the command sees those that --workdir, --ro and --rw name, under the paths that they have outside, and
+of your variables those that --env names. Without --workdir it starts in an empty directory that is gone afterwards.
+If root starts it, it is somebody without rights, who reads of what --ro shows only what everybody may.
+Without a command and flags of a policy, the policy comes on standard input, as a frame or as the JSON that
+--print-policy prints.
 
 ";
 const AFTER_FLAGS: &str = "
@@ -263,10 +270,10 @@ mod tests {
     fn flags_make_a_policy() {
         let made = policy(&[
             "--ro",
-            "/b",
+            "/usr",
             "--wall",
             "1.5s",
-            "--ro=/a",
+            "--ro=/etc",
             "--profile",
             "workspace",
             "--git",
@@ -284,7 +291,7 @@ mod tests {
             "true",
         ]);
         let rules: Vec<_> = made.rules.iter().map(|rule| (rule.path.clone(), rule.access)).collect();
-        assert_eq!(rules, [(Bytes::from("/b"), Access::Ro), (Bytes::from("/a"), Access::Ro)]);
+        assert_eq!(rules, [(Bytes::from("/usr"), Access::Ro), (Bytes::from("/etc"), Access::Ro)]);
         assert_eq!((made.limits.wall_ms, made.limits.memory, made.proc), (1500, 64 << 20, ProcFiles::Full));
         assert_eq!((made.git, made.workdir), (GitNames::Off, WorkDir::Bind("/srv".into())));
         assert!(made.tty && made.require.len() == 2 && made.env["A"] == Bytes::from("1"));

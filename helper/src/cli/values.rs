@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -43,8 +44,16 @@ pub(super) fn commit(policy: &mut Policy, when: &OsStr) -> Result<(), String> {
     }
 }
 
+/// A policy may name what is not there, and then shows nothing. Whoever types it has mistyped it.
 pub(super) fn rule(policy: &mut Policy, path: &OsStr, access: Access) -> Result<(), String> {
-    policy.rules.push(Rule { path: absolute(path)?, access });
+    let path = absolute(path)?;
+    let place = Path::new(OsStr::from_bytes(&path.0));
+    if matches!(access, Access::Ro | Access::Rw)
+        && place.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    {
+        return Err(format!("{path:?} does not exist"));
+    }
+    policy.rules.push(Rule { path, access });
     Ok(())
 }
 
@@ -122,6 +131,19 @@ mod tests {
         assert_eq!(of("."), Ok(WorkDir::Bind(Bytes::from(here.clone()))));
         assert_eq!(of(".."), Ok(WorkDir::Bind(Bytes::from(here.parent().unwrap().to_path_buf()))));
         assert!(of("").is_err() && of("/tmp:scratch").is_err() && of("/nonexistent/..").is_err());
+    }
+
+    #[test]
+    fn what_is_shown_has_to_be_there() {
+        let of =
+            |path: &str, access| after(|policy| rule(policy, OsStr::new(path), access)).map(|it| it.rules);
+        let missing = "/nonexistent/data";
+        for access in [Access::Ro, Access::Rw] {
+            assert_eq!(of(missing, access), Err("\"/nonexistent/data\" does not exist".to_owned()));
+            assert_eq!(of("/usr/", access), Ok(vec![Rule { path: path("/usr"), access }]));
+        }
+        // What must not be seen is not seen either way.
+        assert!(of(missing, Access::Hide).is_ok() && of(missing, Access::Tmpfs).is_ok());
     }
 
     #[test]

@@ -128,7 +128,9 @@ impl<'a> Command<'a> {
                  #!/bin/sh"
                     .to_owned(),
             ),
-            libc::EACCES => Some("it is not readable and executable for the jail's user".to_owned()),
+            libc::EACCES => {
+                Some("it is not readable and executable for the jail's user, or is not in the jail's view".to_owned())
+            }
             _ => None,
         };
         let message = format!("execute {:?} in {:?}: {}", self.path, self.directory, error.desc());
@@ -142,7 +144,8 @@ impl<'a> Command<'a> {
                 "it leads to {end:?}: if the host has that, name its directory in PATH or grant it by a rule, because \
                  files where a jail can write grant nothing"
             ),
-            None => "the file, or the interpreter or loader that it names, does not exist inside the jail"
+            None => "the file, or the interpreter or loader that it names, does not exist inside the jail: of the \
+                     host's files only those are there that the work dir or a rule shows"
                 .to_owned(),
         }
     }

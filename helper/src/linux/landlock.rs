@@ -13,6 +13,7 @@ use std::os::fd::AsFd;
 
 const STEP: &str = "landlock";
 /// `LANDLOCK_ACCESS_FS_*` of linux/landlock.h.
+const EXECUTE: u64 = 1 << 0;
 const MAKE_CHARACTER_DEVICE: u64 = 1 << 6;
 const MAKE_BLOCK_DEVICE: u64 = 1 << 11;
 const REFER: u64 = 1 << 13;
@@ -20,8 +21,11 @@ const REFER: u64 = 1 << 13;
 /// uses it at all, which few programs can do without.
 const USEFUL: usize = 2;
 
-/// Forbids device nodes and, as any such domain does, changes of mounts. The view itself needs no rules: what is not to be
-/// seen is not mounted. Returns whether it is in force, which was tried; the kernel does not show it.
+/// Forbids device nodes, to execute what is not in the view and, as any such domain does, changes of mounts. The view
+/// itself needs no rules: what is not to be seen is not mounted. But until the command is executed, one file of the host
+/// has a name in there, `/proc/self/exe`: the helper's own. A script with it in the first line would run the helper
+/// inside, as an ordinary process of the jail through which its file can be reached. Returns whether it is in force,
+/// which was tried; the kernel does not show it.
 pub(crate) fn restrict() -> Result<bool> {
     if Layer::Landlock.is_off() {
         return Ok(false);
@@ -34,12 +38,12 @@ pub(crate) fn restrict() -> Result<bool> {
         }
         version => version.context(STEP, "ask for the version of landlock_create_ruleset")?,
     };
-    let rules = sys::handle_accesses(MAKE_CHARACTER_DEVICE | MAKE_BLOCK_DEVICE | REFER)
+    let rules = sys::handle_accesses(EXECUTE | MAKE_CHARACTER_DEVICE | MAKE_BLOCK_DEVICE | REFER)
         .context(STEP, "landlock_create_ruleset")?;
     let root = open("/", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
         .map_err(io::Error::from)
         .context(STEP, "open /")?;
-    sys::allow_below(rules.as_fd(), root.as_fd(), REFER).context(STEP, "landlock_add_rule")?;
+    sys::allow_below(rules.as_fd(), root.as_fd(), EXECUTE | REFER).context(STEP, "landlock_add_rule")?;
     sys::restrict_self(rules.as_fd()).context(STEP, "landlock_restrict_self")?;
     match umount2("/proc", MntFlags::MNT_EXPIRE) {
         Err(Errno::EPERM) => Ok(true),
