@@ -27,6 +27,10 @@
 )]
 
 mod cli;
+#[cfg(target_os = "linux")]
+mod copy;
+#[cfg(target_os = "linux")]
+mod deadline;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "hints come from mechanisms"))]
 mod error;
 pub mod exit_code;
