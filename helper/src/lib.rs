@@ -27,18 +27,27 @@
 )]
 
 mod cli;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt")))]
 mod copy;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt")))]
 mod deadline;
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "hints come from mechanisms"))]
+#[cfg_attr(
+    not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))),
+    expect(dead_code, reason = "hints come from mechanisms")
+)]
 mod error;
 pub mod exit_code;
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a mechanism has other descriptors"))]
+#[cfg_attr(
+    not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))),
+    expect(dead_code, reason = "only a mechanism has other descriptors")
+)]
 mod input;
 mod patient;
 mod report;
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a mechanism reads a plan"))]
+#[cfg_attr(
+    not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))),
+    expect(dead_code, reason = "only a mechanism reads a plan")
+)]
 mod validate;
 
 #[cfg(target_os = "linux")]
@@ -46,9 +55,18 @@ mod linux;
 #[cfg(target_os = "linux")]
 use linux as platform;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(target_os = "macos", feature = "seatbelt"))]
+mod macos;
+#[cfg(all(target_os = "macos", feature = "seatbelt"))]
+use macos as platform;
+// What the text of a profile says is tested wherever the tests run.
+#[cfg(all(test, not(target_os = "macos")))]
+#[path = "macos/profile.rs"]
+mod seatbelt_profile;
+
+#[cfg(not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))))]
 mod unsupported;
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))))]
 use unsupported as platform;
 
 use agentkit_protocol::{Event, Policy};
