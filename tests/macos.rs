@@ -215,6 +215,9 @@ mod suite {
         succeeded("without the jail", &desk.control(script)?)?;
         let output = desk.run(&["--hide", &desk.text("work/a/b")], script)?;
         failed("moving what is above", &output)?;
+        // Most volumes open it by this name too.
+        let other_letters = desk.run(&["--hide", &desk.text("work/A/B")], "cat a/b/secret")?;
+        failed("hidden by other letters", &other_letters)?;
         expect(!shown(&output).contains("canary-of-the-test"), || shown(&output))?;
         succeeded("beside it", &desk.run(&["--hide", &desk.text("work/a/b")], "echo x > a/new")?)
     }

@@ -59,10 +59,10 @@ use linux as platform;
 mod macos;
 #[cfg(all(target_os = "macos", feature = "seatbelt"))]
 use macos as platform;
-// What the text of a profile says is tested wherever the tests run.
 #[cfg(all(test, not(target_os = "macos")))]
-#[path = "macos/profile.rs"]
-mod seatbelt_profile;
+#[allow(dead_code, reason = "their users are those that only macOS has")]
+#[path = "macos/portable.rs"]
+mod macos;
 
 #[cfg(not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))))]
 mod unsupported;

@@ -1,11 +1,28 @@
 //! From what was tried out to what may be claimed.
 
-use super::child::Found;
 use crate::error::{Result, failure};
 use crate::validate::Plan;
 use agentkit_protocol::{Access, Capabilities, Control, FailureKind, Level, Mechanism, Net, WorkDir};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 const STEP: &str = "capabilities";
+
+/// What the profile does, tried out by the process that becomes the command, before it does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Found {
+    pub(crate) confined: bool,
+    /// The kernel refused to open the canary.
+    pub(crate) outside_unreadable: bool,
+    /// It refused to make a file beside it.
+    pub(crate) outside_unwritable: bool,
+    /// It refused to connect to the listener.
+    pub(crate) network_unreachable: bool,
+    /// It refused a signal to the supervisor.
+    pub(crate) others_unreachable: bool,
+    /// Limits in force.
+    pub(crate) rlimits: BTreeMap<String, u64>,
+}
 
 /// Everything that the claims rest on.
 pub(super) struct Evidence<'a> {
@@ -128,4 +145,95 @@ fn list(is: &str, controls: &[(Control, Level)]) -> String {
     let each: Vec<String> =
         controls.iter().map(|(control, level)| format!("{control} {is} {level}")).collect();
     each.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::validate;
+    use agentkit_protocol::{Policy, Rule};
+
+    fn all_refused() -> Found {
+        Found {
+            confined: true,
+            outside_unreadable: true,
+            outside_unwritable: true,
+            network_unreachable: true,
+            others_unreachable: true,
+            rlimits: BTreeMap::new(),
+        }
+    }
+
+    fn claimed(
+        found: &Found,
+        is_marked: bool,
+        change: impl FnOnce(&mut Policy),
+    ) -> (Capabilities, Result<()>) {
+        let mut asked = Policy::new(["true"]);
+        change(&mut asked);
+        let plan = validate::plan(asked).unwrap();
+        let capabilities = derive(&Evidence { found, is_marked, workdir_read_only: false }, &plan);
+        let checked = check(&capabilities, &plan);
+        (capabilities, checked)
+    }
+
+    #[test]
+    fn network_and_files_are_full_and_nothing_is_that_was_not_tried() {
+        let (capabilities, checked) = claimed(&all_refused(), true, |_| ());
+        checked.unwrap();
+        let full = Control::ALL.into_iter().filter(|control| capabilities.level(*control).is_full());
+        assert!(full.eq([Control::NetworkBlocked, Control::FilesystemConfined]));
+        assert_eq!(capabilities.controls.len(), Control::ALL.len());
+    }
+
+    #[test]
+    fn what_was_not_refused_costs_its_control_and_the_launch() {
+        let lost = |change: fn(&mut Found), is_marked| {
+            let mut found = all_refused();
+            change(&mut found);
+            claimed(&found, is_marked, |_| ()).1.unwrap_err().message
+        };
+        assert!(lost(|found| found.network_unreachable = false, true).contains("network_blocked is none"));
+        assert!(lost(|found| found.outside_unreadable = false, true).contains("filesystem_confined is none"));
+        assert!(lost(|found| found.outside_unwritable = false, true).contains("filesystem_confined is none"));
+        assert!(lost(|found| found.others_unreachable = false, true).contains("processes_isolated is none"));
+        assert!(lost(|_| (), false).contains("killed_as_a_tree is none"));
+        let unconfined = lost(|found| found.confined = false, true);
+        for control in ["network_blocked", "filesystem_confined", "privileges_dropped"] {
+            assert!(unconfined.contains(control), "{unconfined}");
+        }
+    }
+
+    #[test]
+    fn a_shared_network_is_none_and_no_broken_promise() {
+        let found = Found { network_unreachable: false, ..all_refused() };
+        let (capabilities, checked) = claimed(&found, true, |policy| policy.net = Net::Host);
+        checked.unwrap();
+        assert!(matches!(capabilities.level(Control::NetworkBlocked), Level::None(_)));
+        let strict = |policy: &mut Policy| {
+            (policy.net, policy.require) = (Net::Host, [Control::NetworkBlocked].into());
+        };
+        assert_eq!(claimed(&found, true, strict).1.unwrap_err().kind, FailureKind::Required);
+    }
+
+    #[test]
+    fn host_files_cost_what_cannot_be_bounded_there() {
+        let level = |access, control| {
+            let show = |policy: &mut Policy| policy.rules = vec![Rule { path: "/srv".into(), access }];
+            claimed(&all_refused(), true, show).0.level(control)
+        };
+        assert!(matches!(level(Access::Ro, Control::NetworkBlocked), Level::Partial(_)));
+        assert!(matches!(level(Access::Ro, Control::DiskLimited), Level::Polled(_)));
+        assert!(matches!(level(Access::Rw, Control::DiskLimited), Level::Partial(_)));
+        assert!(level(Access::Hide, Control::NetworkBlocked).is_full());
+    }
+
+    #[test]
+    fn what_is_required_must_be_full() {
+        for control in Control::ALL {
+            let (capabilities, checked) =
+                claimed(&all_refused(), true, |policy| policy.require = [control].into());
+            assert_eq!(checked.is_ok(), capabilities.level(control).is_full(), "{control}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! The process that becomes the command.
 
+use super::capabilities::Found;
 use super::relay::Streams;
 use super::{limits, sanitize, sys};
 use crate::error::{Context, Result, failure};
@@ -46,22 +47,6 @@ pub(super) struct Command {
     pub(super) path: CString,
     pub(super) argv: Vec<CString>,
     pub(super) env: Vec<CString>,
-}
-
-/// What the profile does, tried out by the process that becomes the command, before it does.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Found {
-    pub(super) confined: bool,
-    /// The kernel refused to open the canary.
-    pub(super) outside_unreadable: bool,
-    /// It refused to make a file beside it.
-    pub(super) outside_unwritable: bool,
-    /// It refused to connect to the listener.
-    pub(super) network_unreachable: bool,
-    /// It refused a signal to the supervisor.
-    pub(super) others_unreachable: bool,
-    /// Limits in force.
-    pub(super) rlimits: BTreeMap<String, u64>,
 }
 
 /// What the child says before it is the command.

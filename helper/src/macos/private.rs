@@ -99,3 +99,49 @@ fn unless_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
         result => result.map(Some),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made() -> Private {
+        Private::make(&[("main.py".into(), b"print(1)".to_vec())]).unwrap()
+    }
+
+    #[test]
+    fn it_is_there_for_its_user_alone_and_goes_in_the_end() {
+        let private = made();
+        let base = private.base.clone();
+        assert_eq!(fs::metadata(&base).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(fs::read(private.tmp.join("main.py")).unwrap(), b"print(1)");
+        drop(private);
+        assert!(!base.exists());
+    }
+
+    #[test]
+    fn what_files_take_is_added_up() {
+        let private = made();
+        let before = private.size().unwrap();
+        fs::create_dir_all(private.work.join("a/b")).unwrap();
+        fs::write(private.work.join("a/b/file"), vec![1; 1 << 20]).unwrap();
+        std::os::unix::fs::symlink("/usr", private.home.join("link")).unwrap();
+        let added = private.size().unwrap() - before;
+        assert!((1 << 20..(1 << 20) + (64 << 10)).contains(&added), "{added}");
+    }
+
+    #[test]
+    fn modes_that_forbid_it_do_not_keep_it() {
+        let private = made();
+        let closed = private.tmp.join("closed");
+        fs::create_dir_all(closed.join("inner")).unwrap();
+        fs::write(closed.join("inner/file"), "").unwrap();
+        for path in [closed.join("inner"), closed.clone(), private.tmp.clone()] {
+            fs::set_permissions(path, Permissions::from_mode(0)).unwrap();
+        }
+        // Root looks everywhere.
+        assert!(private.size().is_err() || nix::unistd::getuid().is_root());
+        private.remove().unwrap();
+        assert!(!private.base.exists());
+        private.remove().unwrap();
+    }
+}

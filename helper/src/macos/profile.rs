@@ -96,10 +96,8 @@ impl Profile<'_> {
         rule(format!("(allow mach-lookup (global-name \"{}\"))", self.mark));
         let private = quoted(self.private)?;
         rule("(allow system-socket (socket-domain AF_UNIX))".to_owned());
-        rule(format!(
-            "(allow network-bind network-inbound network-outbound (local unix-socket (subpath {private})) (remote \
-             unix-socket (subpath {private})))"
-        ));
+        rule(format!("(allow network-bind network-inbound (local unix-socket (subpath {private})))"));
+        rule(format!("(allow network-outbound (remote unix-socket (subpath {private})))"));
         if self.shares_network {
             rule("(allow network*)".to_owned());
             rule("(allow system-socket)".to_owned());

@@ -196,7 +196,8 @@ fn what_a_policy_adds_to_the_common_part() {
         r#"(allow file-write-create file-write-data file-write-mode file-write-times file-write-unlink file-write-xattr (require-all (subpath "/private/var/folders/x/T/jail/tmp") (require-not (literal "/private/var/folders/x/T/jail/tmp"))))"#,
         r#"(allow mach-lookup (global-name "agentkit.jail.00"))"#,
         r#"(allow system-socket (socket-domain AF_UNIX))"#,
-        r#"(allow network-bind network-inbound network-outbound (local unix-socket (subpath "/private/var/folders/x/T/jail")) (remote unix-socket (subpath "/private/var/folders/x/T/jail")))"#,
+        r#"(allow network-bind network-inbound (local unix-socket (subpath "/private/var/folders/x/T/jail")))"#,
+        r#"(allow network-outbound (remote unix-socket (subpath "/private/var/folders/x/T/jail")))"#,
     ];
     assert_eq!(own.lines().collect::<Vec<_>>(), expected);
 }

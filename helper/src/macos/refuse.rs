@@ -22,7 +22,7 @@ pub(super) fn what_cannot_be_had(plan: &Plan) -> Result<()> {
         ),
         (
             plan.tty,
-            "tty: a terminal of the jail's own is not made on macOS yet",
+            "tty: no terminal of the jail's own is made on macOS yet",
             "leave it out: output is copied",
         ),
         (

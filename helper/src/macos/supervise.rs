@@ -1,8 +1,8 @@
 //! The wall clock, the looks at what is used, the kill, and the report.
 
 use super::Jail;
-use super::capabilities::{self, Evidence};
-use super::child::{self, Child, Found, Task};
+use super::capabilities::{self, Evidence, Found};
+use super::child::{self, Child, Task};
 use super::events::Event;
 use super::look::Looks;
 use super::relay::{Copying, Relays};

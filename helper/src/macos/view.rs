@@ -5,19 +5,23 @@ use super::profile::{Access, Grant};
 use crate::error::{Context, Hint, Result, failure, policy};
 use crate::validate::Plan;
 use agentkit_protocol::{Access as Asked, Failure, FailureKind, WorkDir};
+#[cfg(target_os = "macos")]
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+#[cfg(target_os = "macos")]
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const STEP: &str = "view";
 
 /// What every jail sees, as far as it exists. Nothing that holds settings or data of services, which can be secrets: so
 /// not all of Homebrew, and nothing of the data volume under its second name, below `/System/Volumes`.
-const SYSTEM: [(&str, Access); 20] = [
+const SYSTEM: [(&str, Access); 22] = [
     ("/Library/Apple", Access::Readable),
     ("/Library/Developer/CommandLineTools", Access::Readable),
     ("/Library/Frameworks", Access::Readable),
@@ -33,6 +37,9 @@ const SYSTEM: [(&str, Access); 20] = [
     ("/private/etc/services", Access::Readable),
     ("/private/etc/shells", Access::Readable),
     ("/private/etc/ssl/cert.pem", Access::Readable),
+    // Two places of the loader: releases differ.
+    ("/private/preboot/Cryptexes", Access::Readable),
+    ("/private/var/db/dyld", Access::Readable),
     ("/private/var/db/timezone", Access::Readable),
     // Says which shell /bin/sh is.
     ("/private/var/select", Access::Readable),
@@ -127,13 +134,13 @@ impl View {
         if let Ok(metadata) = fs::metadata(path) {
             // The name itself can be a link, as that of the time zone is.
             self.spellings.insert(path.to_owned());
-            let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            let real = real(path).unwrap_or_else(|_| path.to_owned());
             self.grants.insert(real, Grant { access, is_directory: metadata.is_dir() });
         }
     }
 
     fn show_workdir(&mut self, asked: &Path, read_only: bool) -> Result<()> {
-        let path = asked.canonicalize().context(STEP, format_args!("resolve the work dir {asked:?}"));
+        let path = real(asked).context(STEP, format_args!("resolve the work dir {asked:?}"));
         // To name one that does not exist is the caller's mistake.
         let path = path.map_err(|failure| match failure.errno {
             Some(libc::ENOENT | libc::ENOTDIR) => Failure { kind: FailureKind::Policy, ..failure },
@@ -181,15 +188,37 @@ impl View {
     }
 }
 
+/// Without links, and in the letters that the volume has: the kernel judges by these, and opens a file by others too.
+fn real(path: &Path) -> io::Result<PathBuf> {
+    let path = path.canonicalize()?;
+    Ok(stored(&path).unwrap_or(path))
+}
+
+/// Nothing for what cannot be opened by this user, in whatever letters.
+#[cfg(target_os = "macos")]
+fn stored(path: &Path) -> Option<PathBuf> {
+    let waits_for_nobody = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = fs::OpenOptions::new().read(true).custom_flags(waits_for_nobody).open(path).ok()?;
+    let mut stored = PathBuf::new();
+    fcntl(&file, FcntlArg::F_GETPATH(&mut stored)).ok()?;
+    Some(stored)
+}
+
+/// Elsewhere this file is only tested.
+#[cfg(not(target_os = "macos"))]
+fn stored(_path: &Path) -> Option<PathBuf> {
+    None
+}
+
 /// The real path, and whether it is a directory.
 fn find(path: &Path, access: Access) -> Result<Option<(PathBuf, bool)>> {
-    match path.canonicalize() {
+    match real(path) {
         Ok(real) => {
             let is_directory = real.is_dir();
             Ok(Some((real, is_directory)))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound && access == Access::Hidden => {
-            let existing = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+            let existing = path.ancestors().find_map(|above| Some((above, real(above).ok()?)));
             let hidden = existing.map(|(above, real)| real.join(path.strip_prefix(above).unwrap_or(path)));
             Ok(hidden.map(|path| (path, true)))
         }
@@ -215,4 +244,82 @@ fn developer_tools() -> Option<PathBuf> {
     let tools = Path::new(DEVELOPER).canonicalize().ok()?;
     let is_xcode = tools.ends_with("Contents/Developer");
     if is_xcode { tools.parent().map(Path::to_owned) } else { Some(tools) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::validate;
+    use agentkit_protocol::{Bytes, Policy, Rule};
+    use std::os::unix::fs::symlink;
+
+    /// A host directory with `real/a`, a link to `real`, and a file.
+    fn host() -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("real/a")).unwrap();
+        symlink("real", root.join("link")).unwrap();
+        fs::write(root.join("file"), "").unwrap();
+        (directory, root)
+    }
+
+    fn view(workdir: Option<PathBuf>, rules: Vec<(PathBuf, Asked)>) -> Result<View> {
+        let mut policy = Policy::new(["true"]);
+        policy.workdir = workdir.map_or(WorkDir::Scratch, |path| WorkDir::Bind(Bytes::from(path)));
+        let rule = |(path, access)| Rule { path: Bytes::from(path), access };
+        policy.rules = rules.into_iter().map(rule).collect();
+        let plan = validate::plan(policy)?;
+        View::of(&plan, &Private::make(&[])?)
+    }
+
+    #[test]
+    fn paths_are_resolved_and_their_spelling_leads_to_them() {
+        let (_kept, root) = host();
+        let view = view(Some(root.join("link")), vec![(root.join("link/a"), Asked::Ro)]).unwrap();
+        assert_eq!(view.workdir, root.join("real"));
+        assert_eq!(view.workdir_spelling, root.join("link"));
+        assert!(view.spellings.contains(&root.join("link")) && view.spellings.contains(&root.join("link/a")));
+        assert_eq!(view.access(&root.join("real/x")), Some(Access::Writable));
+        assert_eq!(view.access(&root.join("real/a/x")), Some(Access::Readable));
+        assert_eq!(view.access(&root.join("file")), None);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_hidden_and_not_shown() {
+        let (_kept, root) = host();
+        let missing = root.join("link/new/er");
+        let view = view(None, vec![(missing.clone(), Asked::Hide), (root.join("other"), Asked::Rw)]).unwrap();
+        assert_eq!(view.access(&root.join("real/new/er/x")), Some(Access::Hidden));
+        assert_eq!(view.access(&root.join("other")), None);
+    }
+
+    #[test]
+    fn a_file_is_granted_as_one() {
+        let (_kept, root) = host();
+        let view = view(None, vec![(root.join("file"), Asked::Rw)]).unwrap();
+        let grant = Grant { access: Access::Writable, is_directory: false };
+        assert_eq!(view.grants.get(&root.join("file")), Some(&grant));
+    }
+
+    #[test]
+    fn what_contradicts_itself_or_hands_over_the_host_is_refused() {
+        let (_kept, root) = host();
+        let refusal = |workdir: Option<PathBuf>, rules: Vec<(PathBuf, Asked)>| match view(workdir, rules) {
+            Err(failure) => failure,
+            Ok(_) => panic!("not refused"),
+        };
+        let twice = vec![(root.join("real"), Asked::Ro), (root.join("link"), Asked::Hide)];
+        assert!(refusal(None, twice).message.contains("two names"));
+        let tmpfs = refusal(None, vec![(root.join("real"), Asked::Tmpfs)]);
+        assert!(tmpfs.kind == FailureKind::Host && tmpfs.hint.is_some(), "{tmpfs}");
+        for path in ["/", "/usr/bin"] {
+            assert!(refusal(Some(path.into()), vec![]).message.contains("hand the host"), "{path}");
+            assert!(
+                refusal(None, vec![(path.into(), Asked::Rw)]).message.contains("hand the host"),
+                "{path}"
+            );
+        }
+        assert_eq!(refusal(Some(root.join("missing")), vec![]).kind, FailureKind::Policy);
+        assert!(refusal(Some(root.join("file")), vec![]).message.contains("not a directory"));
+    }
 }
