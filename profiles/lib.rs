@@ -20,6 +20,9 @@ pub const SECCOMP: &[(&str, &str)] = &[
     ("terminal.json", include_str!("seccomp/terminal.json")),
 ];
 
+/// The part of a seatbelt profile that every jail on macOS has, in Apple's profile language.
+pub const SEATBELT: &str = include_str!("seatbelt.sb");
+
 /// Policies to start from, as (name, TOML text): the fields of a policy but for its command.
 pub const POLICIES: &[(&str, &str)] = &[
     ("snippet", include_str!("snippet.toml")),

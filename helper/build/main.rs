@@ -22,12 +22,19 @@ fn main() {
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target architecture");
     let os = std::env::var("CARGO_CFG_TARGET_OS").expect("cargo sets the target system");
     write("policies.rs", &policies::source());
+    write("seatbelt.sb", &without_comments(agentkit_profiles::SEATBELT));
     if os != "linux" {
         return;
     }
     for (jails, name) in [(Jails::All, "private"), (Jails::WritingHostFiles, "host")] {
         write_filter(&arch, rules(&arch, jails), name);
     }
+}
+
+/// A profile's text as the jail embeds it.
+fn without_comments(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with(';'));
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Which jails a program is for.

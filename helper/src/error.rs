@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io;
 
 /// What a person can do where the kernel refuses user namespaces.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are none elsewhere"))]
 pub(crate) const NO_USER_NAMESPACES: &str = "unprivileged user namespaces seem to be switched off: see sysctl \
     user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, or the \
     container's seccomp profile";

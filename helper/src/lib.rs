@@ -27,14 +27,27 @@
 )]
 
 mod cli;
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "hints come from mechanisms"))]
+#[cfg(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt")))]
+mod copy;
+#[cfg(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt")))]
+mod deadline;
+#[cfg_attr(
+    not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))),
+    expect(dead_code, reason = "hints come from mechanisms")
+)]
 mod error;
 pub mod exit_code;
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a mechanism has other descriptors"))]
+#[cfg_attr(
+    not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))),
+    expect(dead_code, reason = "only a mechanism has other descriptors")
+)]
 mod input;
 mod patient;
 mod report;
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a mechanism reads a plan"))]
+#[cfg_attr(
+    not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))),
+    expect(dead_code, reason = "only a mechanism reads a plan")
+)]
 mod validate;
 
 #[cfg(target_os = "linux")]
@@ -42,9 +55,18 @@ mod linux;
 #[cfg(target_os = "linux")]
 use linux as platform;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(target_os = "macos", feature = "seatbelt"))]
+mod macos;
+#[cfg(all(target_os = "macos", feature = "seatbelt"))]
+use macos as platform;
+#[cfg(all(test, not(target_os = "macos")))]
+#[allow(dead_code, reason = "their users are those that only macOS has")]
+#[path = "macos/portable.rs"]
+mod macos;
+
+#[cfg(not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))))]
 mod unsupported;
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))))]
 use unsupported as platform;
 
 use agentkit_protocol::{Event, Policy};

@@ -26,6 +26,7 @@ pub(crate) struct Plan {
     /// A rule makes a bound work dir read-only.
     pub(crate) workdir_read_only: bool,
     pub(crate) rules: Vec<(PathBuf, Access)>,
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no /proc elsewhere"))]
     pub(crate) proc: ProcFiles,
     pub(crate) net: Net,
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,

@@ -119,12 +119,15 @@ impl fmt::Display for Level {
 pub enum Mechanism {
     /// Linux namespaces, made by the helper itself.
     Namespaces,
+    /// A profile of macOS's sandbox, which its tools call seatbelt.
+    Seatbelt,
 }
 
 impl fmt::Display for Mechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Mechanism::Namespaces => f.write_str("namespaces"),
+            Mechanism::Seatbelt => f.write_str("seatbelt"),
         }
     }
 }

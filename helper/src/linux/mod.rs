@@ -5,7 +5,6 @@ mod capabilities;
 mod cgroup;
 mod client_socket;
 mod cpu;
-mod deadline;
 mod detached;
 mod disk;
 mod exec;
@@ -53,6 +52,7 @@ mod workdir;
 pub(crate) use client_socket::ClientSocket;
 pub(crate) use sanitize::{client_reporter, sanitize};
 
+use crate::deadline;
 use crate::error::Result;
 use crate::input::Stdin;
 use crate::report::Reporter;
