@@ -35,6 +35,12 @@
 //! # Ok::<(), agentkit_agent::RegistryError>(())
 //! ```
 
+#[cfg(panic = "abort")]
+compile_error!(
+    "a panic of a tool has to become the result of that call, which `panic = \"abort\"` makes impossible: leave it out of \
+     the profile of a program with this runtime in it"
+);
+
 // The code that `#[tool]` writes names this crate, also when it is used inside of it.
 extern crate self as agentkit_agent;
 

@@ -85,7 +85,7 @@ impl Registry {
         tools.join("\n")
     }
 
-    /// Runs one call. Whatever goes wrong, a panic of the tool included, is an error that the model can read. A dry
+    /// Runs one call, if its arguments are [accepted](crate::schema#what-is-accepted). Whatever goes wrong, a panic of the tool included, is an error that the model can read. A dry
     /// run checks the arguments, then refuses tools that change something. A tool that is still running a second
     /// after the deadline of the context, or after a cancellation, is abandoned.
     pub fn call(&self, context: &Context, call: &ToolCall, dry_run: bool) -> Result<ToolOutput, ToolError> {

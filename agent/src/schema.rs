@@ -1,4 +1,34 @@
 //! From the type of the arguments to the schema that a model reads, and back from a value to the type.
+//!
+//! # What is accepted
+//!
+//! The arguments of a call are read from the text that the model sent, before the tool runs. The rules are those of JSON
+//! (RFC 8259) and JSON Schema, read strictly:
+//!
+//! * Nothing is converted: `true` is not 1, `"3"` is not 3, a list is not a struct, `{"red": null}` is not the variant
+//!   `red`. The one exception is that empty text is `{}`.
+//! * A number with nothing behind the point is a whole number, as JSON Schema has it: `3.0`, `3e0` and `30e-1` are the
+//!   integer 3, read exactly. `7.5` is none. What does not fit the type is refused, never rounded or cut.
+//! * A number for a float is the nearest `f64`; one that would be infinite is refused, and so are the words `NaN` and
+//!   `Infinity`.
+//! * `null` for an optional argument is the same as leaving it out.
+//! * A name that appears twice, or that the schema does not have, is refused at every level.
+//! * Text of more than 1 MiB or with more than 64 levels is not read. Half of a surrogate pair is no character, and
+//!   nothing may follow the object.
+//!
+//! All that is wrong with a call is told in one message, the first 20 faults of it, with the path of each: what is missing
+//! comes before what is wrong, in the order of the schema and of the text.
+//!
+//! # What a schema may say
+//!
+//! `type` (one, with or without `null`), `properties`, `required`, `additionalProperties`, `items`, `minItems`,
+//! `maxItems`, `uniqueItems`, `enum` and `const` of texts, `minLength`, `maxLength`, `pattern`, `minimum`, `maximum`, the
+//! `format` of a number, and `oneOf` for the variants of an enum, where each is an object that says by one member which it
+//! is. Adding a tool whose schema says anything else fails, since it would not be enforced; so it does for a type that
+//! contains itself. Not every server understands `oneOf`: an enum without data is the safer argument.
+//!
+//! A `pattern` is matched in time linear in the text, so it has no look-around and no references back; `\d`, `\w` and `\b`
+//! know ASCII only, as in JSON Schema.
 
 use crate::tool::{ToolError, ToolErrorKind};
 use schemars::JsonSchema;

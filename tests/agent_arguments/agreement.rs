@@ -180,6 +180,37 @@ proptest! {
     }
 }
 
+/// A tool and arguments for it.
+fn near_call() -> impl Strategy<Value = (&'static str, Value)> {
+    let specs: Vec<_> = REGISTRY.specs().iter().collect();
+    prop::sample::select(specs).prop_flat_map(|spec| (Just(spec.name.as_str()), near(&spec.parameters)))
+}
+
+/// What may happen to a text on its way.
+fn damaged(text: &str, at: prop::sample::Index, with: &str, keep: bool) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    let at = at.index(characters.len());
+    let (head, tail) = (&characters[..at], &characters[at + usize::from(!keep)..]);
+    head.iter().copied().chain(with.chars()).chain(tail.iter().copied()).collect()
+}
+
+proptest! {
+    #[test]
+    fn damaged_arguments_are_never_taken_for_others(
+        (tool, arguments) in near_call(),
+        at in any::<prop::sample::Index>(),
+        with in "[\\[\\]{}:,\"\\\\a-z0-9.+\\- 🦀]{0,2}|\\PC",
+        keep in any::<bool>(),
+    ) {
+        let text = damaged(&arguments.to_string(), at, &with, keep);
+        match call(&REGISTRY, tool, &text) {
+            // Two readers with nothing in common agree that it is JSON.
+            Ok(_) => prop_assert!(text.trim().is_empty() || serde_json::from_str::<Value>(&text).is_ok(), "{text}"),
+            Err(error) => prop_assert!(error.kind == ToolErrorKind::InvalidArguments, "{text}: {error:?}"),
+        }
+    }
+}
+
 /// JSON without duplicate keys and with numbers that `serde_json` holds exactly.
 fn json_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
