@@ -176,8 +176,8 @@ pub(crate) fn size(message: &Message) -> usize {
 /// Bytes of the texts of a reply.
 pub(crate) fn reply_size(reply: &Reply) -> usize {
     let reasoning = reply.reasoning.as_ref().map_or(0, String::len);
-    let calls: usize = reply.calls.iter().map(|call| call.name.len() + call.arguments.len()).sum();
-    reply.text.len() + reasoning + calls
+    let calls = reply.calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len());
+    reply.text.len() + reasoning + calls.sum::<usize>()
 }
 
 #[cfg(test)]

@@ -102,7 +102,8 @@ impl<M: Model> Agent<M> {
     }
 
     /// Goes on where a run was broken off, for instance with
-    /// [`Recorded::conversation`](crate::transcript::Recorded::conversation). The bounds count from anew.
+    /// [`Recorded::conversation`](crate::transcript::Recorded::conversation). The bounds count from anew. A run that
+    /// has ended goes on by [`Agent::continue_with`].
     pub fn resume(&self, interrupted: Conversation) -> Trajectory {
         self.begin(interrupted, None)
     }
