@@ -19,8 +19,8 @@ pub struct Bounds {
     /// Calls in a row that return an error, whatever their arguments. A call that is not run counts neither way; one
     /// that was refused is an error. Zero counts as one.
     pub max_consecutive_errors: usize,
-    /// Tokens of all prompts and replies together. Where the endpoint does not report them, a quarter of the bytes
-    /// sent and received is used instead: an estimate, never zero.
+    /// Tokens of all prompts and replies together. Where the endpoint does not report them, or says zero, a quarter of
+    /// the bytes sent and received is used instead: an estimate, never zero.
     pub max_tokens: u64,
     /// Tokens of the model's context window. When three quarters of it are used, the oldest part of the conversation
     /// is left out, by the rule of [`Conversation`](crate::Conversation). How many are used is what the endpoint said

@@ -4,7 +4,7 @@
 pub use agentkit_client::Cancel;
 
 use crate::clock::{Clock, SystemClock};
-pub(crate) use crate::event::{AgentEvent, EventSink, NoEvents};
+use crate::event::{AgentEvent, EventSink, NoEvents};
 use crate::state::RunState;
 use std::fmt;
 use std::sync::Arc;

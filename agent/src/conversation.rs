@@ -12,6 +12,7 @@
 //! results. What a [`Trajectory`](crate::Trajectory) or a transcript holds is complete in any case.
 
 use crate::model::{Message, Reply};
+use crate::state::RunState;
 use std::sync::Arc;
 
 /// Shorter results are not worth a note in their place.
@@ -25,6 +26,8 @@ pub struct Conversation {
     /// Of all messages.
     bytes: usize,
     gaps: Vec<Gap>,
+    /// What tools keep: whoever goes on with a conversation goes on with that too.
+    state: RunState,
 }
 
 /// Messages that were removed after one that was kept.
@@ -60,7 +63,12 @@ impl Conversation {
         &self.messages
     }
 
-    /// The same for a call that may outlive the run.
+    /// What tools have kept in it. Clones of a conversation share it, and what was read from a transcript has none.
+    pub fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    /// The messages for a call that may outlive the run.
     pub(crate) fn shared(&self) -> Arc<Vec<Message>> {
         Arc::clone(&self.messages)
     }
@@ -176,8 +184,8 @@ pub(crate) fn size(message: &Message) -> usize {
 /// Bytes of the texts of a reply.
 pub(crate) fn reply_size(reply: &Reply) -> usize {
     let reasoning = reply.reasoning.as_ref().map_or(0, String::len);
-    let calls: usize = reply.calls.iter().map(|call| call.name.len() + call.arguments.len()).sum();
-    reply.text.len() + reasoning + calls
+    let calls = reply.calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len());
+    reply.text.len() + reasoning + calls.sum::<usize>()
 }
 
 #[cfg(test)]

@@ -102,7 +102,8 @@ impl<M: Model> Agent<M> {
     }
 
     /// Goes on where a run was broken off, for instance with
-    /// [`Recorded::conversation`](crate::transcript::Recorded::conversation). The bounds count from anew.
+    /// [`Recorded::conversation`](crate::transcript::Recorded::conversation). The bounds count from anew. A run that
+    /// has ended goes on by [`Agent::continue_with`].
     pub fn resume(&self, interrupted: Conversation) -> Trajectory {
         self.begin(interrupted, None)
     }
@@ -124,8 +125,9 @@ impl<M: Model> Agent<M> {
         let feed = Arc::new(Feed::open(self.events.as_ref(), self.transcript.as_ref()));
         feed.emit(started);
         let sink = Arc::clone(&feed) as Arc<dyn EventSink>;
-        let context =
-            Context::new(run.deadline(), self.cancel.clone(), sink).with_clock(Arc::clone(&self.clock));
+        let context = Context::new(run.deadline(), self.cancel.clone(), sink)
+            .with_clock(Arc::clone(&self.clock))
+            .with_state(run.conversation().state().clone());
         self.perform(&context, &feed, &mut run);
         let trajectory = run.into_trajectory(self.clock.now());
         feed.close(AgentEvent::Stopped {

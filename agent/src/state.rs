@@ -6,7 +6,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Values that belong to one run, at most one of each type: empty when the run begins, gone when it is over. A tool that
-/// keeps something here cannot carry it from one run into another. Clones share the values.
+/// keeps something here cannot carry it from one run into another, but for those that go on with its
+/// [`Conversation`](crate::Conversation). Clones share the values.
 #[derive(Clone, Default)]
 pub struct RunState(Arc<Mutex<Values>>);
 

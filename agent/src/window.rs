@@ -48,10 +48,12 @@ impl Window {
     pub(crate) fn count(&mut self, conversation: &Conversation, reply: &Reply) {
         let bytes = conversation.bytes() + reply_size(reply);
         let estimate = self.tokens(bytes + self.overhead);
-        self.spent = self.spent.saturating_add(reply.tokens.unwrap_or(estimate));
-        self.reported = self.reported.zip(reply.tokens).map(|(sum, tokens)| sum.saturating_add(tokens));
+        // Servers that do not count say zero.
+        let reported = reply.tokens.filter(|tokens| *tokens > 0);
+        self.spent = self.spent.saturating_add(reported.unwrap_or(estimate));
+        self.reported = self.reported.zip(reported).map(|(sum, tokens)| sum.saturating_add(tokens));
         // No token is shorter than a byte: a server that says so is not believed.
-        self.measured = reply.tokens.map(|tokens| (tokens.min((bytes + self.overhead) as u64), bytes));
+        self.measured = reported.map(|tokens| (tokens.min((bytes + self.overhead) as u64), bytes));
     }
 
     /// Shortens the conversation if it is near the end of the window.
@@ -137,6 +139,13 @@ mod tests {
         assert_eq!((window.spent(), window.reported()), (u64::MAX, Some(u64::MAX)));
         window.count(&conversation(1), &reply(None));
         assert_eq!(window.reported(), None);
+    }
+
+    #[test]
+    fn a_server_that_counts_nothing_is_not_believed() {
+        let mut window = window(1_000);
+        window.count(&conversation(1), &Reply { tokens: Some(0), ..Reply::default() });
+        assert_eq!((window.spent(), window.reported()), (100, None));
     }
 
     #[test]

@@ -170,7 +170,7 @@ fn silence_workers() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::NoEvents;
+    use crate::event::NoEvents;
     use std::sync::Arc;
     use std::sync::mpsc::channel;
 

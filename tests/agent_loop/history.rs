@@ -1,7 +1,9 @@
 //! Conversations that go on, and those that grow longer than the model's window.
 
 use crate::kit::*;
+use agentkit_agent::model::scripted::{Scripted, Turn};
 use agentkit_agent::model::{Message, Reply, Request};
+use agentkit_agent::tools::{recall, remember};
 use agentkit_agent::{
     Agent, AgentEvent, Bounds, Context, EventSink, Model, ModelError, ModelErrorKind, StopReason,
 };
@@ -30,6 +32,24 @@ fn a_finished_run_goes_on_with_what_the_user_says_next() {
     let is_system = |message: &&Message| matches!(message, Message::System(_));
     assert_eq!(last.iter().filter(is_system).count(), 1);
     assert_eq!(two.conversation.messages().len(), 9);
+}
+
+#[test]
+fn what_was_remembered_goes_on_with_the_conversation_and_nowhere_else() {
+    let turns = vec![
+        Turn::call("remember", json!({"key": "colour", "value": "blue"})),
+        Turn::answer("noted"),
+        Turn::call("recall", json!({"key": "colour"})),
+        Turn::answer("{last}"),
+    ];
+    let tools = || registry(vec![Box::new(remember::tool()), Box::new(recall::tool())]);
+    let agent = Agent::new(Scripted::new("s", turns), tools());
+    let one = agent.run("note it");
+    let two = agent.continue_with(one.conversation, "what was it?");
+    assert_eq!(two.answer.as_deref(), Some("blue"));
+    let other = vec![Turn::call("recall", json!({"key": "colour"})), Turn::answer("{last}")];
+    let answer = Agent::new(Scripted::new("s", other), tools()).run("what was it?").answer;
+    assert!(answer.is_some_and(|answer| answer.contains("nothing is stored")), "another run");
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! What a transcript keeps of a run, whatever cuts it off.
 
 use crate::kit::*;
-use agentkit_agent::model::{Finish, Message, Reply, ToolCall};
+use agentkit_agent::model::{Finish, Message, Reply, Request, ToolCall};
 use agentkit_agent::transcript::{self, Recorded, TranscriptError};
-use agentkit_agent::{Agent, AgentEvent, StopReason, Transcript, tool};
+use agentkit_agent::{
+    Agent, AgentEvent, Bounds, Context, Model, ModelError, StopReason, Trajectory, Transcript, tool,
+};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
 use tempfile::TempDir;
 
 fn place() -> (TempDir, PathBuf) {
@@ -209,4 +212,155 @@ fn what_somebody_changed_is_refused_and_left_as_it_is() {
     let added = "{\"v\":1,\"time_unix_ms\":0,\"event\":\"mood\",\"of\":{\"the\":\"model\"}}\n";
     std::fs::write(&path, [&good[..], added.as_bytes()].concat()).expect("written");
     assert_eq!(read(&path).entries.last().map(|entry| &entry.event), Some(&AgentEvent::Unknown));
+}
+
+/// Set for the child process of a test: where its transcript is.
+const CHILD: &str = "AGENTKIT_TEST_TRANSCRIPT";
+
+/// This test program once more, for one test that then runs an agent until it is stopped from outside.
+fn child(test: &str, path: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("a path"));
+    command.args(["--exact", test, "--nocapture"]).env(CHILD, path).stdout(Stdio::null());
+    command
+}
+
+/// Makes calls as long as it is let.
+struct Endless;
+
+impl Model for Endless {
+    fn name(&self) -> &str {
+        "endless"
+    }
+
+    fn reply(&self, _context: &Context, request: &Request<'_>) -> Result<Reply, ModelError> {
+        let text = format!("{} {}", request.messages.len(), "x".repeat(700));
+        Ok(calling([call("", "echo", json!({"text": text})), call("", "change-it", json!({"text": text}))]))
+    }
+}
+
+fn run_endlessly(path: &Path) -> Trajectory {
+    let bounds =
+        Bounds { max_steps: usize::MAX, max_calls: usize::MAX, max_tokens: u64::MAX, ..Bounds::default() };
+    let tools = registry(vec![Box::new(echo::tool()), Box::new(rewrite::tool())]);
+    Agent::new(Endless, tools).bounds(bounds).transcript(create(path)).run("go")
+}
+
+/// Changes something.
+#[tool(mutates, name = "change-it")]
+fn rewrite(text: String) -> usize {
+    text.len()
+}
+
+#[test]
+fn a_killed_program_leaves_a_transcript_that_goes_on() {
+    if let Some(path) = std::env::var_os(CHILD) {
+        run_endlessly(Path::new(&path));
+        return;
+    }
+    let (directory, _) = place();
+    for round in 1..4_u64 {
+        let path = directory.path().join(round.to_string());
+        let mut child = child("transcript::a_killed_program_leaves_a_transcript_that_goes_on", &path)
+            .spawn()
+            .expect("runs");
+        while std::fs::metadata(&path).map_or(0, |there| there.len()) < round * 50_000 {
+            assert!(child.try_wait().expect("a child").is_none(), "it ended by itself");
+            std::thread::yield_now();
+        }
+        child.kill().expect("killed");
+        child.wait().expect("a child");
+        let (transcript, recorded) = Transcript::reopen(&path).expect("whole");
+        assert!(recorded.entries.len() > 50 && recorded.stop().is_none());
+        let agent = Agent::new(Replies::new([answering("on")]), echo_only()).transcript(transcript);
+        assert_eq!(agent.resume(recorded.conversation()).answer.as_deref(), Some("on"));
+        assert_eq!(read(&path).stop(), Some(&StopReason::Answered));
+    }
+}
+
+/// The limit on the size of a file stands for a full disk. Runs itself once more under it.
+#[cfg(unix)]
+#[test]
+fn a_transcript_that_cannot_be_written_ends_the_run_before_the_next_call() {
+    if let Some(path) = std::env::var_os(CHILD) {
+        let trajectory = run_endlessly(Path::new(&path));
+        let StopReason::Unrecorded(why) = &trajectory.stop else { panic!("{:?}", trajectory.stop) };
+        assert!(why.contains("run.jsonl: File too large"), "{why}");
+        let last = trajectory.calls().last().expect("calls");
+        // What was run is on record; what could not be recorded was not run.
+        let recorded = read(Path::new(&path));
+        let begun = |entry: &&transcript::Entry| matches!(entry.event, AgentEvent::ToolStarted { .. });
+        let ran = trajectory.calls().filter(|record| !was_not_run(record)).count();
+        assert!(ran <= recorded.entries.iter().filter(begun).count());
+        assert!(last.result.is_ok() || was_not_run(last), "{last:?}");
+        assert_eq!(recorded.torn, 0, "half a line was taken back");
+        return;
+    }
+    let (_directory, path) = place();
+    let test = "transcript::a_transcript_that_cannot_be_written_ends_the_run_before_the_next_call";
+    let program = child(test, &path);
+    // Blocks of 512 bytes by the standard, of 1024 in some shells. Ignored, the signal becomes an error.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 20; exec \"$0\" \"$@\""]).arg(program.get_program());
+    let output = limited.args(program.get_args()).env(CHILD, &path).output().expect("a shell");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{error}");
+}
+
+/// Runs the agent that it is part of once more, while that is at it.
+#[tool]
+fn nested(agent: &Arc<OnceLock<Agent<Arc<Replies>>>>) -> String {
+    let agent = agent.get().expect("an agent");
+    format!("{:?}", agent.run("inner").stop)
+}
+
+#[test]
+fn two_runs_do_not_write_into_one_another() {
+    let (_directory, path) = place();
+    let itself = Arc::new(OnceLock::new());
+    let model = Replies::new([calling([call("", "nested", json!({}))]), answering("done")]);
+    let tools = registry(vec![Box::new(nested::tool(Arc::clone(&itself)))]);
+    let agent = itself.get_or_init(|| Agent::new(model, tools).transcript(create(&path)));
+    let trajectory = agent.run("outer");
+    assert_eq!(trajectory.stop, StopReason::Answered);
+    let wanted = format!("Unrecorded(\"another run is writing to {}\")", path.display());
+    assert_eq!(texts(&trajectory), [wanted]);
+    assert_eq!(read(&path).entries.len(), 8);
+    assert_eq!(agent.run("again").stop, StopReason::ModelFailed("no more replies".to_owned()));
+}
+
+#[test]
+fn the_documentation_shows_every_event() {
+    let document = include_str!("../../docs/transcript.md");
+    let (_, rest) = document.split_once("```jsonl\n").expect("an example");
+    let (example, _) = rest.split_once("```").expect("its end");
+    let (_directory, path) = place();
+    std::fs::write(&path, example).expect("written");
+    let recorded = read(&path);
+    let name = |event: &AgentEvent| match event {
+        AgentEvent::RunStarted { .. } => 0,
+        AgentEvent::StepStarted { .. } => 1,
+        AgentEvent::Retrying { .. } => 2,
+        AgentEvent::Replied { .. } => 3,
+        AgentEvent::HistoryTrimmed { .. } => 4,
+        AgentEvent::ApprovalAsked { .. } => 5,
+        AgentEvent::ApprovalAnswered { .. } => 6,
+        AgentEvent::ToolStarted { .. } => 7,
+        AgentEvent::ToolFinished { .. } => 8,
+        AgentEvent::Advised { .. } => 9,
+        AgentEvent::Warning(_) => 10,
+        AgentEvent::Stopped { .. } => 11,
+        other => panic!("{other:?} is not for transcripts"),
+    };
+    let names: std::collections::BTreeSet<_> =
+        recorded.entries.iter().map(|entry| name(&entry.event)).collect();
+    assert_eq!(names.len(), 12);
+    // Written again, it says the same: no name in the example is one that nobody reads.
+    for (line, entry) in example.lines().zip(&recorded.entries) {
+        let shown: Value = serde_json::from_str(line).expect("JSON");
+        let mut written = serde_json::to_value(&entry.event).expect("an event");
+        written["v"] = shown["v"].clone();
+        written["time_unix_ms"] = shown["time_unix_ms"].clone();
+        assert_eq!(written, shown);
+    }
 }

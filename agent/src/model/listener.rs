@@ -2,7 +2,8 @@
 
 use super::redact::Redactor;
 use super::wire::Delta;
-use crate::context::{AgentEvent, Context};
+use crate::context::Context;
+use crate::event::AgentEvent;
 
 /// Passes on what a stream brings.
 pub(super) struct Listener<'a> {

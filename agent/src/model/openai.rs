@@ -23,7 +23,8 @@ use super::retry::{
 use super::wire::{self, Body, Dialect, Fault, FaultKind};
 use super::{Finish, Model, ModelError, ModelErrorKind, Reply, Request, proxies};
 use crate::clip::cut;
-use crate::context::{AgentEvent, Context};
+use crate::context::Context;
+use crate::event::AgentEvent;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,96 @@
+//! What the runtime adds to a step, with a model and a tool that take no time.
+//!
+//! Two claims are checked, and the program fails if one does not hold: less than a millisecond a step, and time and
+//! memory that grow with the number of steps and no faster. The times are of a whole step: asking the model on its
+//! thread, checking the arguments, running the tool on its thread, keeping the books.
+
+use agentkit_agent::model::{Message, Reply, Request, ToolCall};
+use agentkit_agent::{
+    Agent, AgentEvent, Bounds, Context, EventSink, Model, ModelError, Registry, StopReason, Transcript, tool,
+};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Does nothing.
+#[tool]
+fn nothing(_number: usize) -> &'static str {
+    "done"
+}
+
+/// Calls the tool until it has replied so often, each time with other arguments.
+struct Calls(usize);
+
+impl Model for Calls {
+    fn name(&self) -> &str {
+        "calls"
+    }
+
+    fn reply(&self, _context: &Context, request: &Request<'_>) -> Result<Reply, ModelError> {
+        let Some(number) = self.0.checked_sub(request.messages.len() / 2 + 1) else {
+            return Ok(Reply { text: "done".to_owned(), ..Reply::default() });
+        };
+        let arguments = format!("{{\"_number\":{number}}}");
+        let call = ToolCall { id: String::new(), name: "nothing".to_owned(), arguments };
+        Ok(Reply { calls: vec![call], tokens: Some(1), ..Reply::default() })
+    }
+}
+
+struct Count;
+
+impl EventSink for Count {
+    fn emit(&self, event: AgentEvent) {
+        std::hint::black_box(event);
+    }
+}
+
+/// A run of so many steps: its time, and by how much the memory of the process was larger at its end than before.
+fn run(steps: usize, recorded: bool) -> (Duration, usize) {
+    let mut registry = Registry::new();
+    registry.add(nothing::tool()).expect("a tool");
+    let bounds = Bounds {
+        max_steps: steps,
+        max_calls: steps,
+        max_tokens: u64::MAX,
+        context_tokens: u64::MAX,
+        wall: Duration::from_secs(600),
+        ..Bounds::default()
+    };
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut agent = Agent::new(Calls(steps), registry).bounds(bounds);
+    if recorded {
+        let transcript = Transcript::create(directory.path().join("run.jsonl")).expect("a transcript");
+        agent = agent.transcript(transcript).events(Arc::new(Count));
+    }
+    let (before, started) = (resident(), Instant::now());
+    let trajectory = agent.run("go");
+    let (elapsed, after) = (started.elapsed(), resident());
+    assert_eq!((&trajectory.stop, trajectory.steps.len()), (&StopReason::Answered, steps));
+    let results = |message: &&Message| matches!(message, Message::Tool { .. });
+    assert_eq!(trajectory.conversation.messages().iter().filter(results).count(), steps - 1);
+    (elapsed, after.saturating_sub(before))
+}
+
+/// Bytes of memory in use, where Linux tells.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
+    pages.unwrap_or_default() * 4096
+}
+
+fn main() {
+    println!("{:>6}  {:>12}  {:>24}  {:>12}", "steps", "a step", "with transcript, events", "memory");
+    // The first run pays for what every program pays once.
+    run(100, true);
+    let mut a_step = Vec::new();
+    for steps in [10, 100, 1_000, 10_000] {
+        let rounds = (2_000 / steps).clamp(1, 20);
+        let best = |recorded| (0..rounds).map(|_| run(steps, recorded)).min().expect("a round");
+        let ((plain, memory), (recorded, _)) = (best(false), best(true));
+        let each = |time: Duration| time / steps as u32;
+        println!("{steps:>6}  {:>12.1?}  {:>24.1?}  {:>9} KiB", each(plain), each(recorded), memory >> 10);
+        assert!(each(recorded) < Duration::from_millis(1), "a millisecond a step or more");
+        a_step.push(each(plain));
+    }
+    let (hundred, ten_thousand) = (a_step[1], a_step[3]);
+    assert!(ten_thousand < hundred * 3, "a step of a long run costs more than one of a short run");
+}
