@@ -148,6 +148,9 @@ mod suite {
         succeeded("ordinary commands", &output)?;
         let expected = format!("made\nperl\n{}\n", desk.text("work"));
         expect(output.stdout == expected.as_bytes(), || shown(&output))?;
+        expect(desk.left()?.is_empty(), || "private directories are left".to_owned())?;
+        let stubborn = "cd \"$TMPDIR\" && mkdir d && touch d/f && chflags uchg d/f && chmod 0 d && cd / && cp -p /bin/ls \"$HOME/ls\"";
+        succeeded("flags and modes", &desk.run(&[], stubborn)?)?;
         expect(desk.left()?.is_empty(), || "private directories are left".to_owned())
     }
 
@@ -230,6 +233,13 @@ mod suite {
             succeeded("without the jail", &desk.control(&script)?)?;
             failed("a link or a clone", &desk.run(&[], &script)?)?;
         }
+        fs::create_dir_all(desk.path("work/a/b"))?;
+        fs::write(desk.path("work/a/b/secret"), "canary-of-the-test")?;
+        // clonefileat, from and to the current directory.
+        let script = "/usr/bin/perl -e 'exit(syscall(462, -2, \"a\", -2, \"clone\", 0) == 0 ? 0 : 1)' && cat clone/b/secret";
+        succeeded("without the jail", &desk.control(script)?)?;
+        fs::remove_dir_all(desk.path("work/clone"))?;
+        failed("a clone of a directory", &desk.run(&["--hide", &desk.text("work/a/b")], script)?)?;
         let script = format!("ln '{secret}' again && echo changed > again");
         failed("a link to what can be read", &desk.run(&["--ro", &desk.text("outside")], &script)?)?;
         expect(fs::read_to_string(&secret)? == "canary-of-the-test", || "it was changed".to_owned())
@@ -299,10 +309,14 @@ mod suite {
         let script = format!("kill -0 {}", victim.id());
         let control = desk.control(&script)?;
         let output = desk.run(&[], &script)?;
+        let slower = format!("/usr/bin/renice 5 -p {}", victim.id());
+        let slowed = [desk.run(&[], &slower)?, desk.control(&slower)?];
         victim.kill()?;
         victim.wait()?;
         succeeded("without the jail", &control)?;
         failed("kill", &output)?;
+        failed("renice", &slowed[0])?;
+        succeeded("without the jail", &slowed[1])?;
         succeeded("its own", &desk.run(&[], "sleep 60 & kill $! && ! wait $!")?)
     }
 

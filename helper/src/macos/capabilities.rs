@@ -11,7 +11,6 @@ const STEP: &str = "capabilities";
 /// What the profile does, tried out by the process that becomes the command, before it does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Found {
-    pub(crate) confined: bool,
     /// The kernel refused to open the canary.
     pub(crate) outside_unreadable: bool,
     /// It refused to make a file beside it.
@@ -27,6 +26,8 @@ pub(crate) struct Found {
 /// Everything that the claims rest on.
 pub(super) struct Evidence<'a> {
     pub(super) found: &'a Found,
+    /// The kernel told the supervisor that this process has a profile.
+    pub(super) is_confined: bool,
     /// The kernel told the supervisor that this process is in the jail, and that the supervisor is not.
     pub(super) is_marked: bool,
     pub(super) workdir_read_only: bool,
@@ -40,7 +41,7 @@ pub(super) fn derive(evidence: &Evidence, plan: &Plan) -> Capabilities {
 }
 
 fn level(control: Control, evidence: &Evidence, plan: &Plan) -> Level {
-    let Evidence { found, is_marked, workdir_read_only } = *evidence;
+    let Evidence { found, is_confined, is_marked, workdir_read_only } = *evidence;
     let partial = |why: &str| Level::Partial(why.to_owned());
     let polled = |why: &str| Level::Polled(why.to_owned());
     let none = |why: &str| Level::None(why.to_owned());
@@ -48,7 +49,7 @@ fn level(control: Control, evidence: &Evidence, plan: &Plan) -> Level {
         Control::NetworkBlocked if plan.net == Net::Host => {
             none("the policy shares the host's network (net: host)")
         }
-        Control::NetworkBlocked if !(found.confined && found.network_unreachable) => {
+        Control::NetworkBlocked if !(is_confined && found.network_unreachable) => {
             none("a listener on the host's loopback could be connected to")
         }
         Control::NetworkBlocked if shows_host_files(plan) => {
@@ -56,7 +57,7 @@ fn level(control: Control, evidence: &Evidence, plan: &Plan) -> Level {
         }
         Control::NetworkBlocked => Level::Full,
         Control::FilesystemConfined
-            if found.confined && found.outside_unreadable && found.outside_unwritable =>
+            if is_confined && found.outside_unreadable && found.outside_unwritable =>
         {
             Level::Full
         }
@@ -82,8 +83,10 @@ fn level(control: Control, evidence: &Evidence, plan: &Plan) -> Level {
             "each process by RLIMIT_CPU; the supervisor adds up the tree every 10 ms or more, without what was used by \
              processes that launchd waited for; the wall clock bounds that",
         ),
-        Control::SyscallsFiltered => none("macOS lets no program filter the system calls of another"),
-        Control::PrivilegesDropped if !found.confined => none("there is no profile in force"),
+        Control::SyscallsFiltered => none(
+            "the profile judges operations; of the system calls only ptrace and setpriority are refused as such",
+        ),
+        Control::PrivilegesDropped if !is_confined => none("there is no profile in force"),
         Control::PrivilegesDropped => partial(
             "the user is an ordinary one, and the kernel refuses set-user-id programs to whoever has a profile, which is \
              not tried at each launch",
@@ -155,7 +158,6 @@ mod tests {
 
     fn all_refused() -> Found {
         Found {
-            confined: true,
             outside_unreadable: true,
             outside_unwritable: true,
             network_unreachable: true,
@@ -172,7 +174,8 @@ mod tests {
         let mut asked = Policy::new(["true"]);
         change(&mut asked);
         let plan = validate::plan(asked).unwrap();
-        let capabilities = derive(&Evidence { found, is_marked, workdir_read_only: false }, &plan);
+        let capabilities =
+            derive(&Evidence { found, is_confined: is_marked, is_marked, workdir_read_only: false }, &plan);
         let checked = check(&capabilities, &plan);
         (capabilities, checked)
     }
@@ -197,9 +200,9 @@ mod tests {
         assert!(lost(|found| found.outside_unreadable = false, true).contains("filesystem_confined is none"));
         assert!(lost(|found| found.outside_unwritable = false, true).contains("filesystem_confined is none"));
         assert!(lost(|found| found.others_unreachable = false, true).contains("processes_isolated is none"));
-        assert!(lost(|_| (), false).contains("killed_as_a_tree is none"));
-        let unconfined = lost(|found| found.confined = false, true);
-        for control in ["network_blocked", "filesystem_confined", "privileges_dropped"] {
+        // Without a profile there is no mark either.
+        let unconfined = lost(|_| (), false);
+        for control in ["network_blocked", "filesystem_confined", "privileges_dropped", "killed_as_a_tree"] {
             assert!(unconfined.contains(control), "{unconfined}");
         }
     }

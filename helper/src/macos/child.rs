@@ -154,7 +154,6 @@ impl Task {
         let refused = |error: io::Error| matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
         let beside = self.canary.with_file_name("planted");
         Found {
-            confined: sys::is_confined(),
             outside_unreadable: File::open(&self.canary).is_err_and(refused),
             outside_unwritable: File::create_new(beside).is_err_and(refused),
             network_unreachable: TcpStream::connect_timeout(&self.listener, A_MOMENT).is_err_and(refused),

@@ -8,6 +8,7 @@ use std::fs::{self, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 const STEP: &str = "private directories";
 /// The unit of `st_blocks`, see stat(2).
@@ -61,7 +62,18 @@ impl Private {
             true => fs::set_permissions(path, Permissions::from_mode(0o700)),
             false => Ok(()),
         };
-        match fs::remove_dir_all(&self.base) {
+        let removed = fs::remove_dir_all(&self.base);
+        if removed.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
+            // So can be flags, which only macOS has, and its program for them.
+            drop(
+                Command::new("/usr/bin/chflags")
+                    .args(["-R", "-h", "0"])
+                    .arg(&self.base)
+                    .stdin(Stdio::null())
+                    .status(),
+            );
+        }
+        match removed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(_) => walk(&self.base, &mut |path, metadata| open(path, metadata))
                 .and_then(|()| fs::remove_dir_all(&self.base)),

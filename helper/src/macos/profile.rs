@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 const COMMON: &str = include_str!(concat!(env!("OUT_DIR"), "/seatbelt.sb"));
 const METADATA: &str = "file-read-metadata file-test-existence";
 const READ: &str = "file-read* file-test-existence file-map-executable process-exec";
-/// Neither owners nor flags, and least of all `file-write-setugid`, the operation of set-user-id bits.
-const WRITE: &str =
-    "file-write-create file-write-data file-write-mode file-write-times file-write-unlink file-write-xattr";
+/// Not owners, and least of all `file-write-setugid`, the operation of set-user-id bits.
+const WRITE: &str = "file-write-create file-write-data file-write-flags file-write-mode file-write-times \
+                     file-write-unlink file-write-xattr";
 /// A file that is granted can be changed, not replaced: the rule is about this one.
 const WRITE_FILE: &str = "file-write-data file-write-mode file-write-times file-write-xattr";
 

@@ -69,7 +69,9 @@ fn confine(jail: &Jail, plan: &Plan, child: &mut Child) -> Result<(Found, Capabi
     let found = child.ready()?;
     let is_marked =
         jail.mark.is_on(child.pid) == Some(true) && jail.mark.is_on(getpid().as_raw()) == Some(false);
-    let evidence = Evidence { found: &found, is_marked, workdir_read_only: jail.workdir_read_only };
+    let is_confined = sys::is_confined(child.pid);
+    let evidence =
+        Evidence { found: &found, is_confined, is_marked, workdir_read_only: jail.workdir_read_only };
     let capabilities = capabilities::derive(&evidence, plan);
     capabilities::check(&capabilities, plan)?;
     Ok((found, capabilities))

@@ -90,10 +90,10 @@ pub(super) fn confine(profile: &CStr) -> Result<(), String> {
     }
 }
 
-/// Whether this process has a profile at all.
-pub(super) fn is_confined() -> bool {
+/// Whether a process has a profile at all. To be asked by one that has none: a profile can forbid the question.
+pub(super) fn is_confined(pid: pid_t) -> bool {
     // SAFETY: without an operation there are no further arguments.
-    unsafe { sandbox_check(libc::getpid(), std::ptr::null(), NOTHING) == 1 }
+    unsafe { sandbox_check(pid, std::ptr::null(), NOTHING) == 1 }
 }
 
 /// Whether the profile of `pid`, or its lack of one, lets it look up a service. Nothing where that cannot be asked, for
