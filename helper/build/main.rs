@@ -21,6 +21,12 @@ fn main() {
     println!("cargo::rerun-if-changed=build");
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target architecture");
     let os = std::env::var("CARGO_CFG_TARGET_OS").expect("cargo sets the target system");
+    // Whether this build has a mechanism at all.
+    println!("cargo::rustc-check-cfg=cfg(mechanism)");
+    let seatbelt = os == "macos" && std::env::var_os("CARGO_FEATURE_SEATBELT").is_some();
+    if os == "linux" || seatbelt {
+        println!("cargo::rustc-cfg=mechanism");
+    }
     write("policies.rs", &policies::source());
     write("seatbelt.sb", &without_comments(agentkit_profiles::SEATBELT));
     if os != "linux" {

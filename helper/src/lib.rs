@@ -27,27 +27,17 @@
 )]
 
 mod cli;
-#[cfg(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt")))]
+#[cfg(mechanism)]
 mod copy;
-#[cfg(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt")))]
+#[cfg(mechanism)]
 mod deadline;
-#[cfg_attr(
-    not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))),
-    expect(dead_code, reason = "hints come from mechanisms")
-)]
 mod error;
 pub mod exit_code;
-#[cfg_attr(
-    not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))),
-    expect(dead_code, reason = "only a mechanism has other descriptors")
-)]
+#[cfg_attr(not(mechanism), expect(dead_code, reason = "only a mechanism has other descriptors"))]
 mod input;
 mod patient;
 mod report;
-#[cfg_attr(
-    not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))),
-    expect(dead_code, reason = "only a mechanism reads a plan")
-)]
+#[cfg_attr(not(mechanism), expect(dead_code, reason = "only a mechanism reads a plan"))]
 mod validate;
 
 #[cfg(target_os = "linux")]
@@ -64,9 +54,9 @@ use macos as platform;
 #[path = "macos/portable.rs"]
 mod macos;
 
-#[cfg(not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))))]
+#[cfg(not(mechanism))]
 mod unsupported;
-#[cfg(not(any(target_os = "linux", all(target_os = "macos", feature = "seatbelt"))))]
+#[cfg(not(mechanism))]
 use unsupported as platform;
 
 use agentkit_protocol::{Event, Policy};

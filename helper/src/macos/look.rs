@@ -1,5 +1,6 @@
 //! What the run uses, looked at from time to time.
 
+use super::limits;
 use super::mark::Mark;
 use super::private::Private;
 use super::sys;
@@ -13,8 +14,8 @@ const STEP: &str = "look";
 const INTERVAL: Duration = Duration::from_millis(10);
 /// The same for the private directories, where there can be many files to look at.
 const DISK_INTERVAL: Duration = Duration::from_millis(50);
-/// The supervisor and the keeper belong to the run.
-const OWN_PROCESSES: u64 = 2;
+/// A process gets SIGXCPU at its limit, and what it does then should not be cut off.
+const CPU_GRACE_US: u64 = 500_000;
 
 /// The looks of one run.
 pub(super) struct Looks<'a> {
@@ -55,10 +56,14 @@ impl<'a> Looks<'a> {
         }
         Ok(match () {
             () if self.usage.peak_memory > self.limits.memory => Some(EndedBy::Memory),
-            () if self.usage.cpu_us > self.limits.cpu_seconds.saturating_mul(1_000_000) => Some(EndedBy::Cpu),
+            () if self.usage.cpu_us > self.most_cpu_us() => Some(EndedBy::Cpu),
             () if self.disk.is_some() => Some(EndedBy::Disk),
             () => None,
         })
+    }
+
+    fn most_cpu_us(&self) -> u64 {
+        self.limits.cpu_seconds.saturating_mul(1_000_000).saturating_add(CPU_GRACE_US)
     }
 
     fn look_at_processes(&mut self) -> Result<()> {
@@ -66,7 +71,7 @@ impl<'a> Looks<'a> {
         let used: Vec<_> = members.into_iter().filter_map(sys::used_by).collect();
         let memory = used.iter().fold(0, |sum: u64, used| sum.saturating_add(used.memory));
         let cpu = used.iter().fold(Duration::ZERO, |sum, used| sum.saturating_add(used.cpu));
-        let alive = (used.len() as u64).saturating_add(OWN_PROCESSES);
+        let alive = (used.len() as u64).saturating_add(limits::OWN_PROCESSES);
         self.usage.peak_memory = self.usage.peak_memory.max(memory);
         self.usage.peak_processes = self.usage.peak_processes.max(alive);
         self.saw_cpu(cpu);

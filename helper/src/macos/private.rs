@@ -148,7 +148,7 @@ mod tests {
         fs::create_dir_all(closed.join("inner")).unwrap();
         fs::write(closed.join("inner/file"), "").unwrap();
         for path in [closed.join("inner"), closed.clone(), private.tmp.clone()] {
-            fs::set_permissions(path, Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
         }
         // Root looks everywhere.
         assert!(private.size().is_err() || nix::unistd::getuid().is_root());

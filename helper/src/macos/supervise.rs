@@ -12,8 +12,8 @@ use crate::error::{Context, Result};
 use crate::report::Reporter;
 use crate::validate::Plan;
 use agentkit_protocol::{
-    Bytes, Capabilities, Ended, EndedBy, Event as Report, Limit, LimitReached, Mechanism, ReadBack, Started,
-    VERSION,
+    Bytes, Capabilities, Ended, EndedBy, Event as Report, Failure, Limit, LimitReached, Mechanism, ReadBack,
+    Started, VERSION,
 };
 use nix::libc;
 use nix::sys::signal::{Signal, killpg};
@@ -51,7 +51,15 @@ pub(super) fn run(
     child.go()?;
     reporter.send(&Report::Started(started(jail, found, capabilities)));
     let looks = Looks::new(&plan.limits, &jail.mark, &jail.private);
-    Run { jail, plan, pid, looks, stop_asked: None }.finish(copying)
+    Run { jail, plan, pid, looks, stop_asked: None }.finish(copying).map_err(broke)
+}
+
+/// It could not be watched any more. The keeper kills what is left.
+fn broke(failure: Failure) -> Failure {
+    Failure {
+        message: format!("{}; the command may have run, and what is left of it is killed", failure.message),
+        ..failure
+    }
 }
 
 /// Goes as far as the command would be executed.

@@ -115,6 +115,8 @@ impl View {
         if let Some(tools) = developer_tools() {
             view.show_system(&tools, Access::Readable);
         }
+        // Also where a rule or the work dir shows what is around it.
+        view.grants.insert(private.base.clone(), Grant { access: Access::Hidden, is_directory: true });
         for path in [&private.home, &private.tmp, &private.work] {
             view.grants.insert(path.clone(), Grant { access: Access::Writable, is_directory: true });
         }
@@ -291,6 +293,19 @@ mod tests {
         let view = view(None, vec![(missing.clone(), Asked::Hide), (root.join("other"), Asked::Rw)]).unwrap();
         assert_eq!(view.access(&root.join("real/new/er/x")), Some(Access::Hidden));
         assert_eq!(view.access(&root.join("other")), None);
+    }
+
+    #[test]
+    fn private_directories_are_that_wherever_they_lie() {
+        let (_kept, root) = host();
+        let mut policy = Policy::new(["true"]);
+        let around = std::env::temp_dir().canonicalize().unwrap();
+        policy.rules = vec![Rule { path: Bytes::from(around.clone()), access: Asked::Ro }];
+        let private = Private::make(&[]).unwrap();
+        let view = View::of(&validate::plan(policy).unwrap(), &private).unwrap();
+        assert_eq!(view.access(&private.canary), Some(Access::Hidden));
+        assert_eq!(view.access(&private.tmp.join("x")), Some(Access::Writable));
+        assert!(!root.starts_with(&around) || view.access(&root) == Some(Access::Readable));
     }
 
     #[test]
