@@ -37,6 +37,8 @@ pub mod exit_code;
 mod input;
 mod patient;
 mod report;
+#[cfg(mechanism)]
+mod sanitize;
 #[cfg_attr(not(mechanism), expect(dead_code, reason = "only a mechanism reads a plan"))]
 mod validate;
 

@@ -49,8 +49,10 @@ mod view;
 mod watch;
 mod workdir;
 
+pub(crate) use crate::sanitize::{client_reporter, sanitize};
 pub(crate) use client_socket::ClientSocket;
-pub(crate) use sanitize::{client_reporter, sanitize};
+pub(crate) use sanitize::{close_all_but_streams_and, reset_signals};
+pub(crate) use sys::{adopt, started_with_privilege};
 
 use crate::deadline;
 use crate::error::Result;

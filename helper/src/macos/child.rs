@@ -130,7 +130,7 @@ impl Task {
         let plain = |result: nix::Result<()>, what: &str| result.map_err(io::Error::from).context(STEP, what);
         // A session of its own: no controlling terminal, and a group that the caller's signals do not reach.
         plain(setsid().map(drop), "setsid")?;
-        sanitize::reset_signals().context(STEP, "sigprocmask")?;
+        sanitize::use_defaults().context(STEP, "sigprocmask")?;
         self.streams.take_over().context(STEP, "dup2")?;
         sanitize::close_all_but_streams_and(&[tell.as_raw_fd(), wait.as_raw_fd()])
             .context(STEP, "close descriptors")?;

@@ -24,8 +24,10 @@ mod supervise;
 mod sys;
 mod view;
 
+pub(crate) use crate::sanitize::{client_reporter, sanitize};
 pub(crate) use client_socket::ClientSocket;
-pub(crate) use sanitize::{client_reporter, sanitize};
+pub(crate) use sanitize::{close_all_but_streams_and, reset_signals};
+pub(crate) use sys::{adopt, started_with_privilege};
 
 use crate::error::{Context, Result, failure};
 use crate::input::Stdin;

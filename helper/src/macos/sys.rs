@@ -26,7 +26,7 @@ unsafe extern "C" {
 }
 
 /// Takes a descriptor over that nothing else owns.
-pub(super) fn adopt(fd: c_int) -> OwnedFd {
+pub(crate) fn adopt(fd: c_int) -> OwnedFd {
     // SAFETY: callers name descriptors that they were handed and that nothing else owns; a wrong number makes later calls
     // fail and touches no memory.
     unsafe { OwnedFd::from_raw_fd(fd) }
@@ -39,7 +39,7 @@ pub(super) fn close(fd: c_int) {
 }
 
 /// Whether the kernel gave this process more than its caller has, see issetugid(2).
-pub(super) fn started_with_privilege() -> bool {
+pub(crate) fn started_with_privilege() -> bool {
     // SAFETY: it takes nothing and cannot fail.
     unsafe { libc::issetugid() != 0 }
 }
