@@ -12,12 +12,19 @@ pub(crate) struct CallQueue {
     waiting: VecDeque<ToolCall>,
     /// How many of them are under way.
     running: usize,
-    /// The first one may be run.
-    approved: bool,
+    approval: Approval,
     ask_before_changes: bool,
     max_parallel: usize,
     /// Names of the tools that change something.
     mutating: HashSet<String>,
+}
+
+/// How far it is with the approval of the first one.
+#[derive(Debug, PartialEq, Eq)]
+enum Approval {
+    Open,
+    Asked,
+    Given,
 }
 
 /// What is next.
@@ -43,7 +50,7 @@ impl CallQueue {
         CallQueue {
             waiting: VecDeque::new(),
             running: 0,
-            approved: false,
+            approval: Approval::Open,
             ask_before_changes: false,
             max_parallel: bounds.max_parallel_calls.max(1),
             mutating: mutating.collect(),
@@ -85,13 +92,19 @@ impl CallQueue {
         match repeats.judge(&repeats.key(first), step) {
             Verdict::Skip => return Ahead::Twin,
             Verdict::Stop => return Ahead::Loop,
-            Verdict::Run if self.ask_before_changes && self.mutates(first) && !self.approved => {
-                return Ahead::Approve(first.clone());
+            Verdict::Run if self.has_to_ask(first) => {
+                let first = first.clone();
+                self.approval = Approval::Asked;
+                return Ahead::Approve(first);
             }
             Verdict::Run => {}
         }
         self.running = if self.mutates(first) { 1 } else { self.side_by_side(repeats, step, left) };
         Ahead::Run { calls: self.waiting.range(..self.running).cloned().collect(), newly: self.running }
+    }
+
+    fn has_to_ask(&self, call: &ToolCall) -> bool {
+        self.ask_before_changes && self.mutates(call) && self.approval != Approval::Given
     }
 
     fn side_by_side(&self, repeats: &Repeats, step: usize, left: usize) -> usize {
@@ -103,8 +116,11 @@ impl CallQueue {
         beside.count()
     }
 
+    /// Without a question there is no approval.
     pub(crate) fn approve(&mut self) {
-        self.approved = true;
+        if self.approval == Approval::Asked {
+            self.approval = Approval::Given;
+        }
     }
 
     /// What was handed out last was not begun.
@@ -112,10 +128,15 @@ impl CallQueue {
         self.running = 0;
     }
 
+    /// Takes the first call out, if it was handed out: to be run, or to be asked about.
+    pub(crate) fn take_answered(&mut self) -> Option<ToolCall> {
+        if self.running == 0 && self.approval != Approval::Asked { None } else { self.take() }
+    }
+
     /// Takes the first call out.
-    pub(crate) fn pop(&mut self) -> Option<ToolCall> {
+    pub(crate) fn take(&mut self) -> Option<ToolCall> {
         self.running = self.running.saturating_sub(1);
-        self.approved = false;
+        self.approval = Approval::Open;
         self.waiting.pop_front()
     }
 }
@@ -147,7 +168,7 @@ mod tests {
         while let Ahead::Run { calls, newly } = queue.next(&repeats, 1, left) {
             assert_eq!(calls.len(), newly);
             left -= newly;
-            calls.iter().for_each(|_| drop(queue.pop()));
+            calls.iter().for_each(|_| drop(queue.take_answered()));
             batches.push(calls.into_iter().map(|call| call.name).collect::<Vec<_>>().join(" "));
         }
         batches
@@ -172,10 +193,24 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_was_asked_about_is_not_approved() {
+        let (mut queue, repeats) = queue(4, &["change", "a"]);
+        queue.ask_before_changes();
+        queue.approve();
+        assert_eq!(queue.take_answered(), None);
+        assert!(matches!(queue.next(&repeats, 1, 9), Ahead::Approve(_)));
+        queue.approve();
+        assert!(matches!(queue.next(&repeats, 1, 9), Ahead::Run { newly: 1, .. }));
+        assert!(queue.take_answered().is_some());
+        queue.approve();
+        assert_eq!(queue.take_answered(), None);
+    }
+
+    #[test]
     fn what_is_under_way_is_handed_out_again_but_not_as_new() {
         let (mut queue, repeats) = queue(4, &["a", "b", "c"]);
         queue.next(&repeats, 1, 9);
-        queue.pop();
+        queue.take();
         let Ahead::Run { calls, newly: 0 } = queue.next(&repeats, 1, 0) else { panic!("they are under way") };
         assert_eq!(calls.len(), 2);
     }

@@ -129,9 +129,10 @@ impl Run {
         Next::Done
     }
 
-    /// Takes the model's reply.
+    /// Takes the model's reply. Without [`Next::CallModel`] nothing happens.
     pub fn replied(&mut self, reply: Result<Reply, ModelError>, now: Instant) {
-        let elapsed = now.saturating_duration_since(self.asked.take().unwrap_or(now));
+        let Some(asked) = self.asked.take().filter(|_| self.stop.is_none()) else { return };
+        let elapsed = now.saturating_duration_since(asked);
         match reply {
             Ok(reply) if self.is_flood(&reply) => self.stop = Some(StopReason::Flooded),
             Ok(reply) => self.take_reply(reply, elapsed, now),
@@ -146,9 +147,10 @@ impl Run {
         }
     }
 
-    /// Takes the answer about the call of [`Next::Approve`].
+    /// Takes the answer about the call of [`Next::Approve`]. Without one nothing happens, but for a stop.
     pub fn decided(&mut self, decision: Decision) {
         match decision {
+            _ if self.stop.is_some() => {}
             Decision::Allow => self.queue.approve(),
             Decision::Deny(reason) => {
                 let message = format!("refused: the call was not approved: {reason}");
@@ -160,9 +162,9 @@ impl Run {
 
     /// Takes the result of the next call that [`Run::next`] handed out. Without such a call nothing happens.
     pub fn finished(&mut self, result: Result<ToolOutput, ToolError>, elapsed: Duration) {
-        let Some(call) = self.queue.pop() else { return };
+        let Some(call) = self.queue.take_answered() else { return };
         self.count(&result);
-        let mut result = self.clipped(result);
+        let mut result = clip_result(result, self.bounds.max_result_bytes);
         let is_error = result.is_err();
         let text = result.as_mut().map_or_else(|error| &mut error.message, |output| &mut output.text);
         let key = self.repeats.key(&call);
@@ -300,7 +302,7 @@ impl Run {
     fn stop(&mut self, stop: StopReason, why: &NotRun) {
         self.stop = Some(stop);
         while self.queue.is_running() {
-            let Some(call) = self.queue.pop() else { break };
+            let Some(call) = self.queue.take() else { break };
             let message = format!("`{}` was begun and was not waited for", call.name);
             self.record(call, Err(ToolError::new(ToolErrorKind::Abandoned, message)), Duration::ZERO);
         }
@@ -314,7 +316,7 @@ impl Run {
     }
 
     fn skip(&mut self, why: &NotRun) {
-        if let Some(call) = self.queue.pop() {
+        if let Some(call) = self.queue.take() {
             let error = ToolError::new(ToolErrorKind::NotRun, self.bounds.message(why));
             self.record(call, Err(error), Duration::ZERO);
         }
@@ -343,12 +345,11 @@ impl Run {
             step.calls.push(CallRecord { call, result, elapsed });
         }
     }
+}
 
-    fn clipped(&self, result: Result<ToolOutput, ToolError>) -> Result<ToolOutput, ToolError> {
-        let max = self.bounds.max_result_bytes;
-        match result {
-            Ok(output) => Ok(ToolOutput { text: clip(&output.text, max).into_owned(), ..output }),
-            Err(error) => Err(ToolError { message: clip(&error.message, max).into_owned(), ..error }),
-        }
+fn clip_result(result: Result<ToolOutput, ToolError>, max: usize) -> Result<ToolOutput, ToolError> {
+    match result {
+        Ok(output) => Ok(ToolOutput { text: clip(&output.text, max).into_owned(), ..output }),
+        Err(error) => Err(ToolError { message: clip(&error.message, max).into_owned(), ..error }),
     }
 }

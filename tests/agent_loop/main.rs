@@ -1,5 +1,6 @@
 //! The loop from outside, with models that are played and tools that do what a test needs.
 
+mod any_driver;
 mod any_model;
 mod approval;
 mod bounds;
