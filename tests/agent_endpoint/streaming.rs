@@ -1,11 +1,13 @@
 //! Replies in pieces: what listeners hear, and what becomes of streams that break off.
 
-use super::server::{Answer, Asked, KEY, Server, answer, ask_as, good, stream};
+use super::server::{Answer, Asked, Events, KEY, NoWaiting, Server, answer, ask_as, good, stream};
 use agentkit_agent::model::openai::{OpenAi, Timeouts};
+use agentkit_agent::model::recording::Recording;
 use agentkit_agent::model::wire::{Dialect, Streaming};
 use agentkit_agent::model::{Finish, ToolCall};
-use agentkit_agent::{AgentEvent, ModelErrorKind};
+use agentkit_agent::{Agent, AgentEvent, ModelErrorKind, Registry, StopReason};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 const HEL: &str = r#"{"choices":[{"delta":{"content":"hel"}}]}"#;
@@ -149,6 +151,37 @@ fn a_key_that_is_sent_back_is_heard_by_nobody() {
         assert_eq!(heard(&asked).concat().matches("[key]").count(), 2);
         let all = format!("{:?} {:?}", asked.events, asked.result);
         assert!(!all.contains(KEY) && !all.contains("sk-test"), "{all}");
+    }
+}
+
+#[test]
+fn a_key_that_is_sent_back_gets_into_no_record() {
+    let error = answer("500 Internal Server Error", "", &format!("you sent {KEY}"));
+    let piece = |name: &str, value: &str| json!({"choices": [{"delta": {name: value}}]}).to_string();
+    let (text, thought) = (piece("content", KEY), piece("reasoning_content", KEY));
+    let call = json!({"choices": [{"delta": {"tool_calls": [{"id": KEY, "function": {"name": KEY, "arguments": KEY}}]}}]});
+    let answers = vec![
+        error,
+        Answer::Bytes(stream(&[&text, &thought, &call.to_string(), STOP])),
+        Answer::Bytes(stream(&[&text, &thought, STOP])),
+    ];
+    let server = Server::start(answers);
+    let file = tempfile::tempdir().expect("a directory");
+    let path = file.path().join("record.jsonl");
+    let model = streaming(OpenAi::new("m", &server.url(), Some(KEY)).expect("usable"));
+    let model = Recording::create(model.waiter(Arc::new(NoWaiting::default())), &path).expect("a new file");
+    let events = Arc::new(Events::default());
+    let agent = Agent::new(model, Registry::new()).events(Arc::clone(&events) as _);
+    let trajectory = agent.run("go");
+    assert_eq!((server.requests().len(), &trajectory.stop), (3, &StopReason::Answered), "{trajectory:?}");
+    let record = std::fs::read_to_string(&path).expect("a record");
+    assert_eq!(record.lines().count(), 2);
+    for said in [
+        record,
+        serde_json::to_string(&trajectory).expect("JSON"),
+        format!("{:?} {:?} {agent:?}", events.0.lock().expect("lock"), trajectory),
+    ] {
+        assert!(!said.contains(KEY), "{said}");
     }
 }
 

@@ -241,6 +241,28 @@ fn a_reason_to_finish_or_done_is_an_end() {
 }
 
 #[test]
+fn a_stream_that_dies_at_any_byte_is_cut_or_complete() {
+    let call = json!({"index": 0, "id": "a", "function": {"name": "t", "arguments": "{\"s\":\"é🦀\"}"}});
+    let pieces = [json!({"reasoning": "hm"}), json!({"content": "é🦀"}), json!({"tool_calls": [call]})];
+    let (stream, end) = (stream(&pieces), finish("stop"));
+    let complete_from = stream.find(&end).expect("it ends") + end.trim_end().len();
+    for length in 0..=stream.len() {
+        match read(&[&stream.as_bytes()[..length]]).0 {
+            Ok(Response { reply, breaks_off, .. }) => {
+                assert_eq!(
+                    (breaks_off, reply.finish == Finish::Done),
+                    (length < complete_from, length >= complete_from)
+                );
+            }
+            // Before the first event there is nothing to cut.
+            Err(fault) => {
+                assert!(length < "data: {".len() && fault.kind != FaultKind::Reported, "{length}: {fault}")
+            }
+        }
+    }
+}
+
+#[test]
 fn a_refusal_may_be_streamed() {
     let reply = reply(&stream(&[json!({"refusal": "I can"}), json!({"refusal": "not."})]));
     assert_eq!((reply.finish, reply.text.as_str()), (Finish::Refused, "I cannot."));

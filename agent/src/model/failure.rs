@@ -1,10 +1,9 @@
 //! Why an attempt failed, and whether another may succeed.
 
 use super::Reply;
-use super::http::Trouble;
 use super::retry::Class;
+use super::trouble::Trouble;
 use super::wire;
-use std::io;
 use std::time::Duration;
 
 /// Bytes of one response body.
@@ -30,7 +29,7 @@ impl Failure {
 
     /// No answer.
     pub(super) fn no_answer(trouble: &Trouble) -> Self {
-        Failure::new(class(trouble), trouble.to_string())
+        Failure::new(trouble.class(), trouble.to_string())
     }
 
     /// An answer of which the rest is missing, and what there is of it.
@@ -41,24 +40,7 @@ impl Failure {
         });
         Failure {
             partial: partial.map(Box::new),
-            ..Failure::new(class(trouble), format!("the response broke off: {trouble}"))
+            ..Failure::new(trouble.class(), format!("the response broke off: {trouble}"))
         }
-    }
-}
-
-fn class(trouble: &Trouble) -> Class {
-    match trouble {
-        // Among others a certificate that is not trusted.
-        Trouble::Transport(ureq::Error::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
-            Class::Lasting
-        }
-        Trouble::Late(..)
-        | Trouble::Transport(
-            ureq::Error::Io(_)
-            | ureq::Error::HostNotFound
-            | ureq::Error::ConnectionFailed
-            | ureq::Error::Protocol(_),
-        ) => Class::Passing,
-        Trouble::Over | Trouble::NoThread(_) | Trouble::Transport(_) => Class::Lasting,
     }
 }

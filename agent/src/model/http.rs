@@ -4,8 +4,8 @@
 //! with one connection that can be cut without touching those of others. Both are gone soon after the exchange is
 //! dropped; agents of exchanges that ended well are kept, with their open connection.
 
+use super::trouble::{Limit, Timeouts, Trouble};
 use crate::context::Context;
-use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -25,28 +25,6 @@ const PIECE: usize = 16 << 10;
 const PIECES: usize = 16;
 /// Connections kept open.
 const MAX_KEPT: usize = 4;
-
-/// How long a server is waited for. Each applies to one attempt, and the run's own deadline to all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// To look up its name, and again until the connection stands, encryption included.
-    pub connect: Duration,
-    /// From then, and the request sent, to the first byte of its answer. A server that does not stream thinks its whole
-    /// reply through before.
-    pub first_byte: Duration,
-    /// From any byte of the answer to the next. Comments that keep a stream alive count.
-    pub idle: Duration,
-    /// For all of it.
-    pub total: Duration,
-}
-
-impl Default for Timeouts {
-    /// 10 s to connect, 5 min for the first byte, 1 min between bytes, 10 min in all.
-    fn default() -> Self {
-        let seconds = Duration::from_secs;
-        Timeouts { connect: seconds(10), first_byte: seconds(300), idle: seconds(60), total: seconds(600) }
-    }
-}
 
 /// Makes exchanges.
 pub(super) struct Http {
@@ -69,26 +47,6 @@ enum Said {
     Head(StatusCode, HeaderMap),
     Bytes(Vec<u8>),
     End,
-}
-
-/// Why no more is heard.
-#[derive(Debug)]
-pub(super) enum Trouble {
-    /// One of [`Timeouts`] was reached.
-    Late(Limit, Duration),
-    /// The run is out of time or cancelled.
-    Over,
-    Transport(ureq::Error),
-    NoThread(io::Error),
-}
-
-/// Which of [`Timeouts`].
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Limit {
-    Connect,
-    FirstByte,
-    Idle,
-    Total,
 }
 
 impl Http {
@@ -278,35 +236,6 @@ impl Drop for Exchange {
         let mut kept = lock(&self.kept);
         if kept.len() < MAX_KEPT {
             kept.push(agent);
-        }
-    }
-}
-
-impl Trouble {
-    /// The end of a body that is not complete.
-    pub(super) fn unexpected_end() -> Self {
-        Trouble::Transport(
-            io::Error::new(io::ErrorKind::UnexpectedEof, "the stream ended before the reply did").into(),
-        )
-    }
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Trouble::Late(Limit::Connect, limit) => {
-                write!(f, "timeout: connect: there was no connection within {limit:?}")
-            }
-            Trouble::Late(Limit::FirstByte, limit) => {
-                write!(f, "timeout: first byte: there was no answer within {limit:?}")
-            }
-            Trouble::Late(Limit::Idle, limit) => write!(f, "timeout: idle: nothing came for {limit:?}"),
-            Trouble::Late(Limit::Total, limit) => {
-                write!(f, "timeout: total: the answer was not complete after {limit:?}")
-            }
-            Trouble::Over => f.write_str("the run is out of time or cancelled"),
-            Trouble::Transport(error) => error.fmt(f),
-            Trouble::NoThread(error) => write!(f, "there is no thread for the request: {error}"),
         }
     }
 }

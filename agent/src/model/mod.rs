@@ -1,6 +1,8 @@
 //! What a model is: something that answers a conversation with text or tool calls.
 
 #[cfg(feature = "openai")]
+mod asking;
+#[cfg(feature = "openai")]
 mod endpoint;
 #[cfg(feature = "openai")]
 mod failure;
@@ -22,6 +24,8 @@ pub mod replay;
 pub mod retry;
 pub mod scripted;
 pub mod text_tools;
+#[cfg(feature = "openai")]
+mod trouble;
 mod unparsed;
 pub mod wire;
 

@@ -1,7 +1,8 @@
 //! Receives the body of an answer.
 
 use super::failure::MAX_BODY;
-use super::http::{Exchange, Trouble};
+use super::http::Exchange;
+use super::trouble::Trouble;
 use super::wire::Fault;
 use crate::context::Context;
 
