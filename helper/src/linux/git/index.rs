@@ -37,22 +37,19 @@ fn load(here: BorrowedFd, name: &CStr) -> io::Result<Vec<u8>> {
 }
 
 /// `None` if it must not be used. The format is described in gitformat-index(5).
-fn check(index: &[u8], long: bool) -> Option<()> {
+pub(crate) fn check(index: &[u8], long: bool) -> Option<()> {
     let head = index.strip_prefix(b"DIRC")?;
     let format = Format { version: number(head)?, before_flags: if long { 40 + 32 } else { 40 + 20 } };
-    // Even with a table of offsets for many readers, no index holds more than that many entries in all.
-    let mut most = index.len() / SMALLEST;
-    format.entries(index, 12, number(head.get(4..)?)?, &mut most)?;
+    // With a table of offsets for many readers each entry is read twice. One made to hold us up says more.
+    let mut left = index.len().checked_mul(2)?;
+    format.entries(index, 12, number(head.get(4..)?)?, &mut left)?;
     for table in tables(index) {
         for block in table.chunks_exact(8) {
-            format.entries(index, number(block)? as usize, number(block.get(4..)?)?, &mut most)?;
+            format.entries(index, number(block)? as usize, number(block.get(4..)?)?, &mut left)?;
         }
     }
     Some(())
 }
-
-/// What takes the least room: an entry's numbers, hash and flags, and the end of its name.
-const SMALLEST: usize = 63 / 2;
 
 struct Format {
     version: u32,
@@ -61,22 +58,23 @@ struct Format {
 }
 
 impl Format {
-    /// Reads so many entries from an offset. `None` if one is dangerous or cannot be read.
-    fn entries(&self, index: &[u8], offset: usize, count: u32, most: &mut usize) -> Option<()> {
+    /// Reads so many entries from an offset, of so many bytes at most. `None` if one is dangerous or cannot be read.
+    fn entries(&self, index: &[u8], offset: usize, count: u32, left: &mut usize) -> Option<()> {
         let mut at = offset;
         let mut name = Vec::new();
         for _ in 0..count {
-            *most = most.checked_sub(1)?;
-            at = at.checked_add(self.entry(index.get(at..)?, &mut name)?)?;
-            if !is_harmless(&name) {
+            let (length, kept) = self.entry(index.get(at..)?, &mut name)?;
+            *left = left.checked_sub(length)?;
+            at = at.checked_add(length)?;
+            if !is_harmless(&name, kept) {
                 return None;
             }
         }
         Some(())
     }
 
-    /// How long the entry is; `name` is the one before and becomes its own.
-    fn entry(&self, entry: &[u8], name: &mut Vec<u8>) -> Option<usize> {
+    /// How long the entry is, and how much of `name`, which is the one before, is kept in its own, which it becomes.
+    fn entry(&self, entry: &[u8], name: &mut Vec<u8>) -> Option<(usize, usize)> {
         const EXTENDED: u16 = 0x4000;
         const LENGTH: u16 = 0xfff;
         let (flags, rest) = entry.get(self.before_flags..)?.split_first_chunk()?;
@@ -99,7 +97,8 @@ impl Format {
         name.extend_from_slice(added);
         let whole = entry.len().checked_sub(rest.len())?;
         // One zero byte ends it, or up to eight that fill it up.
-        if self.version == 4 { whole.checked_add(1) } else { Some(whole.checked_add(8)? & !7) }
+        let padded = if self.version == 4 { whole.checked_add(1)? } else { whole.checked_add(8)? & !7 };
+        Some((padded, kept))
     }
 }
 
@@ -134,18 +133,28 @@ fn number(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(..4)?.try_into().ok()?))
 }
 
-/// Whether a name stays in the working tree and out of any repository. A split index has empty ones, a sparse one those
-/// of directories.
-fn is_harmless(name: &[u8]) -> bool {
-    let bad = [&b".git"[..], b"git~1", b".", b".."];
-    let parts = || name.split(|byte| matches!(byte, b'/' | 0));
-    !name.starts_with(b"/") && !parts().any(|part| bad.iter().any(|bad| part.eq_ignore_ascii_case(bad)))
+/// Names that lead into a repository, under Windows too, or nowhere.
+const BAD: [&[u8]; 4] = [b".git", b"git~1", b".", b".."];
+const LONGEST_BAD: usize = 5;
+
+/// Whether a name stays in the working tree and out of any repository. Its first bytes, `kept`, are known from a harmless
+/// one: to look at them again would take the square of the time. A split index has empty ones, a sparse one those of
+/// directories.
+fn is_harmless(name: &[u8], kept: usize) -> bool {
+    let is_end = |byte: &u8| matches!(byte, b'/' | 0);
+    // The part that the kept bytes end in is looked at from its beginning, if it can be a bad one at all.
+    let from = kept.saturating_sub(LONGEST_BAD.saturating_add(1));
+    let mut ends = name.iter().take(kept).skip(from);
+    let begins = ends.rposition(is_end).map_or(from, |at| from.saturating_add(at).saturating_add(1));
+    let mut parts = name.get(begins..).unwrap_or_default().split(is_end);
+    !name.starts_with(b"/") && !parts.any(|part| BAD.iter().any(|bad| part.eq_ignore_ascii_case(bad)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::time::{Duration, Instant};
 
     fn is_dangerous(index: &[u8], long: bool) -> bool {
         check(index, long).is_none()
@@ -209,11 +218,39 @@ mod tests {
         }
     }
 
+    /// In two megabytes one long name stands for a hundred thousand of them: names that keep most of the one before, and
+    /// tables that say where it is again and again. To read them all would take minutes.
+    #[test]
+    fn an_index_cannot_make_itself_long() {
+        const NAMES: u32 = 20_000;
+        let mut index = [&b"DIRC"[..], &4_u32.to_be_bytes(), &NAMES.to_be_bytes()].concat();
+        for (dropped, added) in (0..NAMES).map(|at| if at == 0 { (0, 1 << 20) } else { (1, 1) }) {
+            index.extend([&[0; 60][..], &[0x0f, 0xff, dropped], &vec![b'x'; added], &[0]].concat());
+        }
+        let began = Instant::now();
+        assert!(!is_dangerous(&index, false));
+        index.extend([&b"IEOT"[..], &(4 + 8 * NAMES).to_be_bytes(), &1_u32.to_be_bytes()].concat());
+        index.extend([12_u32.to_be_bytes(), 1_u32.to_be_bytes()].concat().repeat(NAMES as usize));
+        assert!(is_dangerous(&index, false));
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..300), version in 2_u32..5) {
             is_dangerous(&bytes, false);
             is_dangerous(&[&b"DIRC"[..], &version.to_be_bytes(), &9_u32.to_be_bytes(), &bytes].concat(), true);
+        }
+
+        #[test]
+        fn what_is_kept_of_a_name_need_not_be_looked_at_again(
+            kept in "(/|\\.|\\.git|git~1|x|long-name){0,4}",
+            added in "(/|\\.|\\.git|git~1|x|git|it|~1|long-name){0,4}",
+        ) {
+            let whole = format!("{kept}{added}");
+            if is_harmless(kept.as_bytes(), 0) {
+                prop_assert_eq!(is_harmless(whole.as_bytes(), kept.len()), is_harmless(whole.as_bytes(), 0));
+            }
         }
     }
 }
