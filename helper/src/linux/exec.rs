@@ -8,11 +8,12 @@ use super::program::{self, Program};
 use super::signals;
 use super::sys;
 use super::view::HOME;
-use crate::error::{Context, Result, failure};
+use crate::error::{Context, Hint, Result, failure};
 use crate::validate::Plan;
 use agentkit_protocol::{Bytes, FailureKind};
 use nix::libc;
 use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
@@ -22,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 const STEP: &str = "exec";
 const FIRST_AFTER_STREAMS: i32 = 3;
+const ONE_LISTENER: &str = "the kernel allows one listener: if something around this process has one already, as some \
+    containers do, only a scratch or overlay work dir without rw rules and watched forks can be had";
 
 /// Where the command reads and writes.
 pub(crate) enum Streams<'a> {
@@ -69,32 +72,49 @@ impl<'a> Command<'a> {
 
     /// Starts the command and returns its pid once it was really executed.
     pub(crate) fn start(self, channel: &OwnedFd) -> Result<libc::pid_t> {
-        let become_command = || match self.prepare(channel) {
-            Ok(()) => sys::execute(&self.path, &self.argv, &self.env),
-            Err(error) => error,
+        // It is in the same memory.
+        let is_prepared = Cell::new(false);
+        let become_command = || {
+            self.prepare(channel)?;
+            is_prepared.set(true);
+            Ok(sys::execute(&self.path, &self.argv, &self.env))
         };
-        sys::spawn(&become_command)
-            .context(STEP, "clone")?
-            .map_err(|error| self.not_started(error.raw_os_error().unwrap_or(libc::EIO)))
+        let pid = sys::spawn(&become_command).context(STEP, "clone")?.map_err(|not: Result<io::Error>| {
+            not.map_or_else(
+                |failure| failure,
+                |error| self.not_started(error.raw_os_error().unwrap_or(libc::EIO)),
+            )
+        })?;
+        match is_prepared.get() {
+            true => Ok(pid),
+            false => Err(failure(FailureKind::Host, STEP, "the process died that was to become the command")),
+        }
     }
 
     /// Between clone and exec. The limits, the filter and the lack of privileges are inherited.
-    fn prepare(&self, channel: &OwnedFd) -> io::Result<()> {
+    fn prepare(&self, channel: &OwnedFd) -> Result<()> {
         // A session of its own: no controlling terminal, and a group that the caller's signals do not reach.
         if !Layer::Session.is_off() {
-            setsid()?;
+            setsid().map_err(io::Error::from).context(STEP, "setsid")?;
         }
         // std ignores it at start; the command expects the default.
-        sys::reset_signal(libc::SIGPIPE)?;
-        signals::unblock()?;
-        self.connect_streams()?;
-        chdir(&self.directory)?;
+        sys::reset_signal(libc::SIGPIPE).context(STEP, "reset SIGPIPE")?;
+        signals::unblock().context(STEP, "unblock signals")?;
+        self.connect_streams().context(STEP, "connect the command's streams")?;
+        chdir(&self.directory)
+            .map_err(io::Error::from)
+            .context(STEP, format_args!("enter {:?}", self.directory))?;
         if !self.topics.are_none() {
-            let listener = self.topics.ask_supervisor()?;
-            message::send(channel.as_fd(), &Message::Asks, &[listener.as_fd()])?;
+            let listener = self.topics.ask_supervisor();
+            let listener =
+                listener.context(STEP, "load a filter that asks the supervisor").hint(ONE_LISTENER)?;
+            message::send(channel.as_fd(), &Message::Asks, &[listener.as_fd()])
+                .context(STEP, "pass on whom the filter asks")?;
         }
-        limits::settle()?;
-        if Layer::Descriptors.is_off() { Ok(()) } else { sys::close_on_exec(FIRST_AFTER_STREAMS) }
+        limits::settle().context(STEP, "setrlimit RLIMIT_NOFILE")?;
+        let closed =
+            if Layer::Descriptors.is_off() { Ok(()) } else { sys::close_on_exec(FIRST_AFTER_STREAMS) };
+        closed.context(STEP, "close_range")
     }
 
     /// The copies without the flag that closes them. Without input the command has init's, the jail's own /dev/null.
@@ -118,6 +138,8 @@ impl<'a> Command<'a> {
     fn not_started(&self, errno: i32) -> agentkit_protocol::Failure {
         let kind = match errno {
             libc::ENOENT | libc::ENOTDIR => FailureKind::NotFound,
+            // Of which the host had too little, for whatever program.
+            libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE => FailureKind::Host,
             _ => FailureKind::NotExecutable,
         };
         let error = nix::errno::Errno::from_raw(errno);

@@ -328,7 +328,11 @@ impl<'a> Supervisor<'a> {
             (Some(Cause::Broke(failure)), _) => return Err(self.broke(failure)),
             (None, Some(running)) if running.looks.kernels_kills() > 0 => EndedBy::Memory,
             // Somebody outside, the host's out-of-memory killer for one, killed init and thereby the jail.
-            (None, Some(_)) => EndedBy::Signal(libc::WTERMSIG(status)),
+            (None, Some(_)) if libc::WIFSIGNALED(status) => EndedBy::Signal(libc::WTERMSIG(status)),
+            (None, Some(_)) => {
+                let message = "init could not say how the command ended";
+                return Err(self.broke(failure(FailureKind::Host, STEP, message)));
+            }
             (None, None) => {
                 let message = format_args!("init died during set-up, wait status {status:#x}");
                 return Err(self.broke(failure(FailureKind::Host, STEP, message)));

@@ -73,15 +73,15 @@ pub(crate) fn fork() -> io::Result<Forked> {
 ///
 /// `work` only comes back if it could not become another program, with the reason. Same condition as
 /// [`clone_process`].
-pub(crate) fn spawn(work: &dyn Fn() -> io::Error) -> io::Result<Result<libc::pid_t, io::Error>> {
+pub(crate) fn spawn<E>(work: &dyn Fn() -> E) -> io::Result<Result<libc::pid_t, E>> {
     const STACK: usize = 256 << 10;
-    struct Job<'a> {
-        work: &'a dyn Fn() -> io::Error,
-        failure: Option<io::Error>,
+    struct Job<'a, E> {
+        work: &'a dyn Fn() -> E,
+        failure: Option<E>,
     }
-    extern "C" fn child(job: *mut c_void) -> c_int {
+    extern "C" fn child<E>(job: *mut c_void) -> c_int {
         // SAFETY: the parent made this a pointer to its job, and neither touches nor drops it before this ends.
-        let job = unsafe { &mut *job.cast::<Job>() };
+        let job = unsafe { &mut *job.cast::<Job<E>>() };
         job.failure = Some((job.work)());
         // The C library ends the process with it.
         127
@@ -95,7 +95,7 @@ pub(crate) fn spawn(work: &dyn Fn() -> io::Error) -> io::Result<Result<libc::pid
     // SAFETY: this process is suspended until the child executes a program or ends, so that job and stack live as long
     // as it uses them and nobody else touches this memory. Descriptors, directory and signal settings are the child's
     // own; what it allocates and does not free before execve(2) is lost, a few hundred bytes.
-    let pid = check(unsafe { libc::clone(child, top.cast(), flags, (&raw mut job).cast()) }.into())?;
+    let pid = check(unsafe { libc::clone(child::<E>, top.cast(), flags, (&raw mut job).cast()) }.into())?;
     match job.failure {
         None => Ok(Ok(pid as libc::pid_t)),
         Some(failure) => {
