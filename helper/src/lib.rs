@@ -33,6 +33,8 @@ mod copy;
 mod deadline;
 mod error;
 pub mod exit_code;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 #[cfg_attr(not(mechanism), expect(dead_code, reason = "only a mechanism has other descriptors"))]
 mod input;
 mod patient;

@@ -9,6 +9,8 @@ mod detached;
 mod disk;
 mod exec;
 mod forks;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod git;
 mod identity;
 mod init;

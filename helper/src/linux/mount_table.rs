@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const USUAL_SIZE: usize = 16 << 10;
 
 /// The text of the table.
-pub(crate) struct MountTable(Vec<u8>);
+pub(crate) struct MountTable(pub(super) Vec<u8>);
 
 /// One line, with paths as they are written there.
 #[derive(Clone, Copy)]

@@ -100,7 +100,7 @@ fn closed(process: &Process) -> Vec<(u64, u64)> {
 }
 
 /// Objects in the text of `/proc/PID/maps`, see proc_pid_maps(5): inode, and up to where it is mapped.
-fn parse(text: &str) -> impl Iterator<Item = (u64, u64)> {
+pub(crate) fn parse(text: &str) -> impl Iterator<Item = (u64, u64)> {
     text.lines().filter_map(|line| {
         let mut words = line.splitn(6, ' ');
         let (begin, end) = words.next()?.split_once('-')?;

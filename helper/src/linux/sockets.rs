@@ -151,7 +151,7 @@ fn dump(diag: &OwnedFd, request: &[u8], mut take: impl FnMut(&[u8])) -> io::Resu
 }
 
 /// Takes the messages of one datagram; false after the last one of the dump. See netlink(7).
-fn take_messages(mut bytes: &[u8], take: &mut impl FnMut(&[u8])) -> io::Result<bool> {
+pub(crate) fn take_messages(mut bytes: &[u8], take: &mut impl FnMut(&[u8])) -> io::Result<bool> {
     while let Some(length) = number(bytes, 0) {
         let kind = half(bytes, 4).unwrap_or(0);
         let Some(body) = bytes.get(16..length as usize) else { break };
@@ -173,7 +173,7 @@ fn take_messages(mut bytes: &[u8], take: &mut impl FnMut(&[u8])) -> io::Result<b
 ///
 /// Of datagrams only the first one shows, and who has sent them can be closed, or be another than the peer of now. So
 /// they count with the most that there can be: from many where anybody can send, since it has a name, and else from one.
-fn unix_memory(answer: &[u8], largest_buffer: u64) -> u64 {
+pub(crate) fn unix_memory(answer: &[u8], largest_buffer: u64) -> u64 {
     let attributes = answer.get(UNIX_ANSWER..).unwrap_or_default();
     let sent = attribute(attributes, UNIX_MEMORY).map_or(0, memory_of);
     let waiting = attribute(attributes, UNIX_QUEUES).and_then(|value| number(value, 0)).unwrap_or(0);
@@ -188,7 +188,7 @@ fn unix_memory(answer: &[u8], largest_buffer: u64) -> u64 {
     EMPTY.saturating_add(sent).saturating_add(unseen)
 }
 
-fn inet_memory(answer: &[u8]) -> u64 {
+pub(crate) fn inet_memory(answer: &[u8]) -> u64 {
     let attributes = answer.get(INET_ANSWER..).unwrap_or_default();
     attribute(attributes, INET_MEMORY).map_or(0, memory_of).saturating_add(EMPTY)
 }

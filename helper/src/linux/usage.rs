@@ -146,7 +146,7 @@ fn open(proc: &OwnedFd, path: &str) -> io::Result<File> {
 
 /// By the numbers of proc_pid_stat(5): the parent is 4, faults are 10 and 12, processor time in ticks 14 to 17, threads 20, the start 22,
 /// and memory 23 (bytes) and 24 (pages).
-fn parse_stat(text: &str) -> Option<Process> {
+pub(crate) fn parse_stat(text: &str) -> Option<Process> {
     let stat = Stat::parse(text)?;
     let sum = |first, second| Some(stat.number(first)?.saturating_add(stat.number(second)?));
     let ticks = |ticks: u64| {

@@ -5,18 +5,18 @@ use std::slice::Iter;
 
 /// What [`read`] finds, as it is written.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     /// All paths of hooks, though the last one counts: an included file may undo it.
-    pub(super) hooks: Vec<Vec<u8>>,
-    pub(super) included: Vec<Vec<u8>>,
+    pub(crate) hooks: Vec<Vec<u8>>,
+    pub(crate) included: Vec<Vec<u8>>,
     /// Working trees, where hooks run.
-    pub(super) trees: Vec<Vec<u8>>,
+    pub(crate) trees: Vec<Vec<u8>>,
     /// Files are called by the longer kind of hash.
-    pub(super) sha256: bool,
+    pub(crate) sha256: bool,
 }
 
 /// Reads a file of settings as git does; what git would refuse is read somehow.
-pub(super) fn read(text: &[u8]) -> Settings {
+pub(crate) fn read(text: &[u8]) -> Settings {
     let mut settings = Settings::default();
     let mut section = Vec::new();
     let text: Vec<u8> = lines(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text));

@@ -30,6 +30,8 @@ use std::path::{Path, PathBuf};
 pub(crate) use commit::{HostExecuted, holds_heads, is_host_executed};
 pub(crate) use names::is_git;
 pub(crate) use put_aside::Swept;
+#[cfg(any(test, fuzzing))]
+pub(crate) use {config::read as read_settings, index::check as check_index};
 
 const STEP: &str = "git names";
 

@@ -23,6 +23,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use versions::StandIns;
 use walk::Walk;
+#[cfg(any(test, fuzzing))]
+pub(crate) use {
+    prefix::home_in,
+    script::{Interpreter as AnyInterpreter, parse as parse_script},
+    versions::{tool_in, toolchain_in},
+};
 
 const STEP: &str = "program";
 /// Where programs are if nothing else is said.

@@ -103,7 +103,7 @@ impl Surroundings<'_> {
 }
 
 /// The value of `home` in a `pyvenv.cfg`, an absolute path.
-fn home_in(config: &[u8]) -> Option<&[u8]> {
+pub(crate) fn home_in(config: &[u8]) -> Option<&[u8]> {
     config.split(|byte| *byte == b'\n').find_map(|line| {
         let mut sides = line.splitn(2, |byte| *byte == b'=').map(<[u8]>::trim_ascii);
         let (name, value) = (sides.next()?, sides.next()?);

@@ -13,7 +13,7 @@ const LONGEST_LINE: u64 = 256;
 
 /// What a script's first line names.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Interpreter {
+pub(crate) enum Interpreter {
     /// This file.
     At(PathBuf),
     /// Whatever has this name in `PATH`; `env`, which looks for it, is a file too.
@@ -34,7 +34,7 @@ pub(super) fn read_start(path: &Path, most: u64) -> Option<Vec<u8>> {
     Some(start)
 }
 
-fn parse(start: &[u8]) -> Option<Interpreter> {
+pub(crate) fn parse(start: &[u8]) -> Option<Interpreter> {
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let mut words = line.split(|byte| b" \t\r\0".contains(byte)).filter(|word| !word.is_empty());
     let path = PathBuf::from(OsStr::from_bytes(words.next()?));

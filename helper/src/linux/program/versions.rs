@@ -121,7 +121,7 @@ fn plain(name: &[u8]) -> Option<&Path> {
 
 /// The toolchain that rustup's `settings.toml` chooses for a directory: that of the nearest one with an override, or the
 /// default.
-fn toolchain_in(settings: &str, start: Option<&Path>) -> Option<Vec<u8>> {
+pub(crate) fn toolchain_in(settings: &str, start: Option<&Path>) -> Option<Vec<u8>> {
     let mut section = "";
     let mut chosen: Option<(usize, &str)> = None;
     for line in settings.lines().map(str::trim) {
@@ -143,7 +143,7 @@ fn toolchain_in(settings: &str, start: Option<&Path>) -> Option<Vec<u8>> {
 
 /// A tool and its first version, from a line of either form: `python 3.12.1 3.11.0` and `python = "3.12.1"`. Whatever
 /// else a file says in such words only chooses among what is installed.
-fn tool_in(line: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn tool_in(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut words = line.split(|byte| b" \t\r=\"'".contains(byte)).filter(|word| !word.is_empty());
     Some((words.next()?, words.next()?))
 }
