@@ -2,6 +2,8 @@
 //! forbids some system calls, by namespaces in which something is switched off.
 
 mod jail;
+#[path = "honesty/shortage.rs"]
+mod shortage;
 mod support;
 
 use agentkit_protocol::{Capabilities, Control, FailureKind, Level, Policy, WorkDir};
@@ -37,6 +39,16 @@ fn main() -> ExitCode {
             trial("a_requirement_that_is_not_full_is_refused", a_requirement_that_is_not_full_is_refused),
             trial("required_memory_is_the_kernels_or_refused", required_memory_is_the_kernels_or_refused),
             trial("requirements_that_are_full_are_met", requirements_that_are_full_are_met),
+            trial(
+                "a_call_that_fails_for_lack_of_something",
+                shortage::a_call_that_fails_for_lack_of_something,
+            ),
+            trial(
+                "launchers_with_less_than_a_launch_needs",
+                shortage::launchers_with_less_than_a_launch_needs,
+            ),
+            trial("a_launcher_that_may_write_no_file", shortage::a_launcher_that_may_write_no_file),
+            trial("a_work_dir_that_the_command_fills", shortage::a_work_dir_that_the_command_fills),
         ])
     };
     Stage::run(tests)

@@ -9,7 +9,7 @@ use agentkit_protocol::{Access, Bytes, FailureKind, Policy, Rule, WorkDir, frame
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 tests![
     truncated_frames_run_nothing,
@@ -224,9 +224,13 @@ fn a_helper_with_borrowed_privileges_refuses() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let borrowed = desk.path("borrowed");
     fs::set_permissions(desk.path("work"), fs::Permissions::from_mode(0o777))?;
-    for mode in [0o4755, 0o2755] {
+    // `cap_net_bind_service=ep` in revision 2 of the kernel's struct vfs_cap_data, see capabilities(7).
+    let capability = "import os, struct, sys; \
+                      os.setxattr(sys.argv[1], 'security.capability', struct.pack('<5I', 0x02000001, 1 << 10, 0, 0, 0))";
+    for (mode, script) in [(0o4755, ""), (0o2755, ""), (0o755, capability)] {
         write_program(&borrowed, &fs::read(helper())?)?;
         fs::set_permissions(&borrowed, fs::Permissions::from_mode(mode))?;
+        assert!(Command::new("python3").args(["-c", script]).arg(&borrowed).status()?.success());
         let mut command = user::unprivileged(&borrowed)?;
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;

@@ -5,6 +5,7 @@ use super::layers::Layer;
 use super::limits;
 use super::message::{self, Message};
 use super::program::{self, Program};
+use super::resolve::is_scarcity;
 use super::signals;
 use super::sys;
 use super::view::HOME;
@@ -138,8 +139,7 @@ impl<'a> Command<'a> {
     fn not_started(&self, errno: i32) -> agentkit_protocol::Failure {
         let kind = match errno {
             libc::ENOENT | libc::ENOTDIR => FailureKind::NotFound,
-            // Of which the host had too little, for whatever program.
-            libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE => FailureKind::Host,
+            _ if is_scarcity(&io::Error::from_raw_os_error(errno)) => FailureKind::Host,
             _ => FailureKind::NotExecutable,
         };
         let error = nix::errno::Errno::from_raw(errno);

@@ -70,6 +70,12 @@ pub(crate) fn replaced(path: &Path) -> Failure {
     policy(format_args!("{path:?} was replaced while the jail was being set up"))
 }
 
+/// Whether an error says nothing about what was looked at, but that the host has too little to look.
+pub(crate) fn is_scarcity(error: &io::Error) -> bool {
+    let scarce = [libc::EAGAIN, libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|errno| scarce.contains(&errno))
+}
+
 /// An absolute path without empty parts or a slash at its end.
 pub(crate) fn plain(path: &Path) -> PathBuf {
     path.components().collect()

@@ -11,14 +11,16 @@ mod versions;
 mod walk;
 
 use super::mount_table::MountTable;
-use super::resolve::{Sight, look};
+use super::resolve::{Sight, is_scarcity, look};
 use super::view::{self, Found, HOME, is_system};
 use super::workdir::{SCRATCH, WorkPath};
-use crate::error::{Hint, Result, failure};
+use crate::error::{Context, Hint, Result, failure};
 use crate::validate::Plan;
 use agentkit_protocol::{Bytes, Failure, FailureKind};
 use script::Interpreter;
+use std::cell::RefCell;
 use std::ffi::{CString, OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use versions::StandIns;
@@ -49,6 +51,8 @@ pub(crate) struct Surroundings<'a> {
     writable: Vec<PathBuf>,
     /// The host directory that the command starts in.
     start: Option<PathBuf>,
+    /// Why something could not be looked at that may be there.
+    scarcity: RefCell<Option<io::Error>>,
 }
 
 impl<'a> Surroundings<'a> {
@@ -60,7 +64,8 @@ impl<'a> Surroundings<'a> {
         if !writable.is_empty() {
             writable.extend(MountTable::of_this_process(STEP)?.other_names(&writable));
         }
-        Ok(Surroundings { own: Box::new(|name| std::env::var_os(name)), asked: &plan.env, writable, start })
+        let own = Box::new(|name: &str| std::env::var_os(name));
+        Ok(Surroundings { own, asked: &plan.env, writable, start, scarcity: RefCell::default() })
     }
 
     fn asked(&self, name: &str) -> Option<OsString> {
@@ -74,7 +79,18 @@ impl<'a> Surroundings<'a> {
     }
 
     fn walk(&self, from: impl AsRef<Path>, path: impl AsRef<Path>) -> Option<Walk> {
-        walk::walk(from.as_ref(), path.as_ref(), &self.writable)
+        self.seen(walk::walk(from.as_ref(), path.as_ref(), &self.writable)).flatten()
+    }
+
+    /// What is at a path, if it is a program.
+    fn program_at(&self, path: &Path) -> Option<Sight> {
+        self.seen(look(path)).filter(Sight::is_program)
+    }
+
+    /// Most that is looked for need not be there. For want of descriptors, say, another program would be taken for the
+    /// one that is meant.
+    fn seen<T>(&self, what: io::Result<T>) -> Option<T> {
+        what.map_err(|error| is_scarcity(&error).then(|| self.scarcity.replace(Some(error)))).ok()
     }
 }
 
@@ -96,6 +112,14 @@ pub(crate) struct Program {
 impl Program {
     /// Looks up `argv[0]` the way a shell does.
     pub(crate) fn find(argv: &[CString], around: &Surroundings) -> Result<Self> {
+        let found = Program::look_up(argv, around);
+        match around.scarcity.take() {
+            Some(error) => Err(error).context(STEP, "look for the command"),
+            None => found,
+        }
+    }
+
+    fn look_up(argv: &[CString], around: &Surroundings) -> Result<Self> {
         let name = Path::new(OsStr::from_bytes(argv.first().map_or(b"", |name| name.to_bytes())));
         let mut search = Search::new(around, argv.get(1).map_or(b"", |word| word.to_bytes()));
         let path = if name.is_absolute() {
@@ -114,11 +138,10 @@ impl Program {
             search.stands_for_something()?;
             return Err(not_found(format_args!("{name:?} is in no directory of the launcher's PATH")));
         };
-        let mut argv = argv.to_vec();
-        if search.toolchain.is_some() {
-            // Meant for rustup, which is not asked.
-            argv.remove(1);
-        }
+        // Meant for rustup, which is not asked.
+        let is_rustups = |at| at == 1 && search.toolchain.is_some();
+        let kept = argv.iter().enumerate().filter(|(at, _)| !is_rustups(*at));
+        let argv = kept.map(|(_, word)| word.clone()).collect();
         Ok(search.into_program(path, argv))
     }
 }
@@ -161,7 +184,7 @@ impl<'a> Search<'a> {
     /// The path under which a program can be started inside, with all that it needs granted. None if there is none, or
     /// if a jail may have made that path.
     fn program(&mut self, path: &Path) -> Option<PathBuf> {
-        let sight = look(path).ok().filter(Sight::is_program)?;
+        let sight = self.around.program_at(path)?;
         if is_system(path) && is_system(&sight.real) && !sight.real.ends_with("rustup") {
             // What a distribution installs names the interpreters of the distribution.
             if sight.real.starts_with("/usr/local") && self.around.walk("/", path).is_some() {
@@ -182,11 +205,11 @@ impl<'a> Search<'a> {
     fn stood_for(&mut self, dir: &Path, name: &OsStr) -> Option<PathBuf> {
         let itself = dir.join(name);
         let (dirs, toolchain) = match self.around.stand_ins(dir, self.plus) {
-            Some(StandIns::Rustup(dirs)) if versions::is_rustup(dir, name) => (dirs, self.plus),
+            Some(StandIns::Rustup(dirs)) if self.around.is_rustup(dir, name) => (dirs, self.plus),
             Some(StandIns::Shims(dirs)) => (dirs, None),
             _ => return Some(itself),
         };
-        let found = versions::first(&dirs, name);
+        let found = self.around.first(&dirs, name);
         match found {
             Some(_) => self.toolchain = self.toolchain.or(toolchain),
             None => self.idle_stand_in = Some(itself),
@@ -208,7 +231,7 @@ impl<'a> Search<'a> {
         self.scripts_left = left;
         // The arguments are the script's.
         self.plus = None;
-        match script::interpreter_of(file) {
+        match self.around.seen(script::interpreter_of(file)).flatten() {
             None => {}
             Some(Interpreter::At(path)) => self.need(&path),
             Some(Interpreter::Named { env, name }) => {
@@ -222,7 +245,7 @@ impl<'a> Search<'a> {
 
     /// A program that will be started by exactly this path.
     fn need(&mut self, path: &Path) {
-        let Some(sight) = look(path).ok().filter(Sight::is_program) else { return };
+        let Some(sight) = self.around.program_at(path) else { return };
         if is_system(path) && is_system(&sight.real) {
             return;
         }
@@ -315,7 +338,7 @@ fn not_found(message: std::fmt::Arguments) -> Failure {
 
 /// What a file inside leads to, be it a link or a script: for the reason why it could not be started.
 pub(crate) fn leads_to(file: &Path) -> Option<PathBuf> {
-    std::fs::read_link(file).ok().or_else(|| match script::interpreter_of(file)? {
+    std::fs::read_link(file).ok().or_else(|| match script::interpreter_of(file).ok()?? {
         Interpreter::At(path) | Interpreter::Named { env: path, .. } => Some(path),
     })
 }

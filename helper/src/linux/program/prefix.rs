@@ -34,7 +34,7 @@ impl Surroundings<'_> {
     /// one that a virtual environment was made from. None if it is not known as one.
     pub(super) fn installation(&self, bin: &Path) -> Option<Vec<PathBuf>> {
         let prefix = self.prefix_of(bin)?;
-        let names = names_in(prefix);
+        let names = self.names_in(prefix);
         if self.has(prefix, &names, "pyvenv.cfg", "") {
             return Some(parts(prefix, &names).into_iter().chain(self.base_of(prefix)).collect());
         }
@@ -48,7 +48,7 @@ impl Surroundings<'_> {
         let homes = ["/home", "/var/home"].map(Path::new);
         let is_a_home = prefix == Path::new("/root") || homes.contains(&prefix) || homes.contains(&above);
         let home = (self.own)("HOME").map(PathBuf::from);
-        let real_home = home.as_ref().and_then(|home| home.canonicalize().ok());
+        let real_home = home.as_ref().and_then(|home| self.seen(home.canonicalize()));
         let holds = |path: &PathBuf| path.starts_with(prefix);
         let is_shared = prefix.file_name() == Some(OsStr::new(".local"));
         let too_wide =
@@ -68,7 +68,7 @@ impl Surroundings<'_> {
     }
 
     fn is_library(&self, library: &Path) -> bool {
-        let names = names_in(library);
+        let names = self.names_in(library);
         let is_python = |name: &&OsString| {
             [&b"python"[..], b"pypy"].iter().any(|start| name.as_bytes().starts_with(start))
         };
@@ -77,6 +77,12 @@ impl Surroundings<'_> {
                 .iter()
                 .filter(is_python)
                 .any(|name| self.walk(library, Path::new(name).join("os.py")).is_some())
+    }
+
+    /// Nothing of a directory that cannot be read.
+    pub(super) fn names_in(&self, directory: &Path) -> Vec<OsString> {
+        let entries = self.seen(std::fs::read_dir(directory)).into_iter().flatten();
+        entries.filter_map(|entry| Some(self.seen(entry)?.file_name())).collect()
     }
 
     /// Whether a directory with these names in it has one of them, and something below that.
@@ -90,11 +96,11 @@ impl Surroundings<'_> {
     fn base_of(&self, venv: &Path) -> Vec<PathBuf> {
         let base = || {
             let config = self.walk(venv, "pyvenv.cfg")?.real;
-            let config = read_start(&config, LONGEST_SETTINGS)?;
+            let config = self.seen(read_start(&config, LONGEST_SETTINGS))?;
             let home = Path::new(OsStr::from_bytes(home_in(&config)?)).to_owned();
             let home = self.walk("/", home)?;
             let prefix = self.prefix_of(&home.real)?;
-            let names = names_in(prefix);
+            let names = self.names_in(prefix);
             let parts = self.is_installation(prefix, &names).then(|| parts(prefix, &names))?;
             Some(parts.into_iter().chain(home.links).collect())
         };
@@ -109,11 +115,6 @@ pub(crate) fn home_in(config: &[u8]) -> Option<&[u8]> {
         let (name, value) = (sides.next()?, sides.next()?);
         (name == b"home" && value.starts_with(b"/")).then_some(value)
     })
-}
-
-fn names_in(directory: &Path) -> Vec<OsString> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten();
-    entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect()
 }
 
 /// The whole prefix where nothing else is in it, for that is one mount.

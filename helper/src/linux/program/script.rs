@@ -3,7 +3,7 @@
 use nix::fcntl::OFlag;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -21,17 +21,17 @@ pub(crate) enum Interpreter {
 }
 
 /// Reads the first line of a file.
-pub(super) fn interpreter_of(script: &Path) -> Option<Interpreter> {
-    parse(&read_start(script, LONGEST_LINE)?)
+pub(super) fn interpreter_of(script: &Path) -> io::Result<Option<Interpreter>> {
+    Ok(parse(&read_start(script, LONGEST_LINE)?))
 }
 
 /// The beginning of a regular file; a FIFO in its place holds nobody up.
-pub(super) fn read_start(path: &Path, most: u64) -> Option<Vec<u8>> {
+pub(super) fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
-    let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let mut start = Vec::with_capacity(1 << 10);
-    file.take(most).read_to_end(&mut start).ok()?;
-    Some(start)
+    file.take(most).read_to_end(&mut start)?;
+    Ok(start)
 }
 
 pub(crate) fn parse(start: &[u8]) -> Option<Interpreter> {

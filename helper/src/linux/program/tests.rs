@@ -107,6 +107,7 @@ impl Host {
             asked: &self.asked,
             writable: vec![self.path("work")],
             start: Some(self.path("work")),
+            scarcity: RefCell::default(),
         };
         let argv: Vec<CString> = argv.iter().map(|word| CString::new(*word).unwrap()).collect();
         Program::find(&argv, &around)
@@ -399,6 +400,7 @@ fn a_prefix_that_holds_the_work_dir_is_no_prefix() {
         asked: &[],
         writable: vec![host.path("project/sub")],
         start: None,
+        scarcity: RefCell::default(),
     };
     let argv = [CString::new(host.text("project/bin/python3")).unwrap()];
     assert_eq!(Program::find(&argv, &around).unwrap().grants, host.paths(&["project/bin/python3"]));
@@ -503,6 +505,7 @@ fn the_launchers_order_of_directories_is_kept() {
         asked: &[],
         writable: Vec::new(),
         start: None,
+        scarcity: RefCell::default(),
     };
     let program = Program::find(&[c"sh".to_owned()], &around).unwrap();
     assert_eq!(program.path, Path::new("/usr/bin/sh"));

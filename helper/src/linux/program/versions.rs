@@ -43,8 +43,7 @@ impl Surroundings<'_> {
         let mut bins = Vec::new();
         for file in [".tool-versions", ".config/mise/config.toml"] {
             let settings = self.walk("/", Path::new(&home).join(file));
-            let settings =
-                settings.and_then(|walk| read_start(&walk.real, LONGEST_SETTINGS)).unwrap_or_default();
+            let settings = settings.and_then(|walk| self.start_of(&walk.real)).unwrap_or_default();
             let tools = settings.split(|byte| *byte == b'\n').filter_map(tool_in);
             let bin = |(tool, version)| self.walk(installs, plain(tool)?.join(plain(version)?).join("bin"));
             bins.extend(tools.filter_map(bin).map(|walk| walk.real));
@@ -56,7 +55,7 @@ impl Surroundings<'_> {
     fn versions(&self, root: &Path) -> Vec<PathBuf> {
         let manager = root.file_name().unwrap_or_default().to_string_lossy();
         let variable = format!("{}_VERSION", manager.trim_start_matches('.').to_uppercase());
-        let of_file = || self.walk(root, "version").and_then(|walk| read_start(&walk.real, LONGEST_SETTINGS));
+        let of_file = || self.walk(root, "version").and_then(|walk| self.start_of(&walk.real));
         let chosen = self.variable(&variable).or_else(of_file).unwrap_or_default();
         let names = chosen.split(|byte| b":\n".contains(byte)).map(<[u8]>::trim_ascii);
         names
@@ -68,7 +67,7 @@ impl Surroundings<'_> {
     fn toolchain(&self, dir: &Path, asked: Option<&OsStr>) -> Option<PathBuf> {
         let home = (self.own)("RUSTUP_HOME").map(PathBuf::from);
         let home = home.or_else(|| Some(Path::new(&(self.own)("HOME")?).join(".rustup")))?;
-        let settings = || read_start(&self.walk("/", home.join("settings.toml"))?.real, LONGEST_SETTINGS);
+        let settings = || self.start_of(&self.walk("/", home.join("settings.toml"))?.real);
         let name = asked
             .map(|name| name.as_bytes().to_vec())
             .or_else(|| self.variable("RUSTUP_TOOLCHAIN"))
@@ -86,31 +85,33 @@ impl Surroundings<'_> {
         })
     }
 
+    fn start_of(&self, file: &Path) -> Option<Vec<u8>> {
+        self.seen(read_start(file, LONGEST_SETTINGS))
+    }
+
+    /// Whether a program in rustup's directory is rustup by another name, be it a link or a second name of the file.
+    pub(super) fn is_rustup(&self, dir: &Path, name: &OsStr) -> bool {
+        let file = |name: &OsStr| self.seen(look(&dir.join(name))).map(|sight| sight.identity());
+        name != "rustup" && file(name).is_some_and(|same| file(OsStr::new("rustup")) == Some(same))
+    }
+
+    /// The first program of that name.
+    pub(super) fn first(&self, dirs: &[PathBuf], name: &OsStr) -> Option<PathBuf> {
+        dirs.iter().map(|dir| dir.join(name)).find(|path| self.program_at(path).is_some())
+    }
+
     /// What builds without a network need of `cargo_home`.
     pub(super) fn public_registry(&self, cargo_home: &Path) -> Vec<PathBuf> {
         let mut found = Vec::new();
         for part in ["cache", "index", "src"] {
             let Some(part) = self.walk(cargo_home, Path::new("registry").join(part)) else { continue };
-            let entries = std::fs::read_dir(&part.real).into_iter().flatten().filter_map(Result::ok);
-            let names = entries.map(|entry| entry.file_name()).filter(|name| {
+            let names = self.names_in(&part.real).into_iter().filter(|name| {
                 PUBLIC_REGISTRY.iter().any(|start| name.as_bytes().starts_with(start.as_bytes()))
             });
             found.extend(names.filter_map(|name| self.walk(&part.real, name)).map(|walk| walk.real));
         }
         found
     }
-}
-
-/// Whether a program in rustup's directory is rustup by another name, be it a link or a second name of the file.
-pub(super) fn is_rustup(dir: &Path, name: &OsStr) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let file = |name: &OsStr| dir.join(name).metadata().ok().map(|meta| (meta.dev(), meta.ino()));
-    name != "rustup" && file(name).is_some_and(|same| file(OsStr::new("rustup")) == Some(same))
-}
-
-/// The first program of that name.
-pub(super) fn first(dirs: &[PathBuf], name: &OsStr) -> Option<PathBuf> {
-    dirs.iter().map(|dir| dir.join(name)).find(|path| look(path).is_ok_and(|sight| sight.is_program()))
 }
 
 /// The name of one directory, and nothing that leads elsewhere.

@@ -1,8 +1,10 @@
 //! Where a path leads, one name at a time, and whether a jail could have had a say in it.
 
+use crate::linux::resolve::is_scarcity;
 use nix::errno::Errno;
 use nix::fcntl::readlink;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 /// More names than a path of the longest kind has, with its links.
@@ -20,18 +22,18 @@ pub(super) struct Walk {
 /// Follows `path` from a real directory. Nothing comes of one that does not exist, or that leads through a writable
 /// place at any point, be it out of it again: everything in there can be a link that a jail has made. Links in `/proc`
 /// mean something else to each process.
-pub(super) fn walk(from: &Path, path: &Path, writable: &[PathBuf]) -> Option<Walk> {
+pub(super) fn walk(from: &Path, path: &Path, writable: &[PathBuf]) -> io::Result<Option<Walk>> {
     let mut walk = Walk { links: Vec::new(), real: from.to_path_buf() };
     let mut ahead = names_backwards(path);
     for _ in 0..MOST_NAMES {
-        let Some(name) = ahead.pop() else { return Some(walk) };
+        let Some(name) = ahead.pop() else { return Ok(Some(walk)) };
         let at = walk.real.join(&name);
         match name.as_encoded_bytes() {
             b"/" => walk.real = at,
             b"." => {}
             b".." => drop(walk.real.pop()),
             _ if at.starts_with("/proc") || writable.iter().any(|place| at.starts_with(place)) => {
-                return None;
+                return Ok(None);
             }
             _ => match readlink(&at) {
                 Ok(target) => {
@@ -40,11 +42,11 @@ pub(super) fn walk(from: &Path, path: &Path, writable: &[PathBuf]) -> Option<Wal
                 }
                 // It is there and no link.
                 Err(Errno::EINVAL) => walk.real = at,
-                Err(_) => return None,
+                Err(error) => return if is_scarcity(&error.into()) { Err(error.into()) } else { Ok(None) },
             },
         }
     }
-    None
+    Ok(None)
 }
 
 fn names_backwards(path: &Path) -> Vec<OsString> {
@@ -68,10 +70,10 @@ mod tests {
         symlink("b", root.join("a")).unwrap();
         symlink("a", root.join("b")).unwrap();
         symlink("../../../../../../../../..", root.join("up")).unwrap();
-        assert!(walk(&root, Path::new("a"), &[]).is_none());
-        assert!(walk(&root, Path::new("missing/x"), &[]).is_none());
-        assert!(walk(Path::new("/"), Path::new("/proc/self/exe"), &[]).is_none());
-        assert_eq!(walk(&root, Path::new("up"), &[]).unwrap().real, Path::new("/"));
+        assert!(walk(&root, Path::new("a"), &[]).unwrap().is_none());
+        assert!(walk(&root, Path::new("missing/x"), &[]).unwrap().is_none());
+        assert!(walk(Path::new("/"), Path::new("/proc/self/exe"), &[]).unwrap().is_none());
+        assert_eq!(walk(&root, Path::new("up"), &[]).unwrap().unwrap().real, Path::new("/"));
     }
 
     proptest! {
@@ -92,9 +94,9 @@ mod tests {
                 let _ = symlink(target, root.join(["", "d0", "d1", "d2", "d0/d1", "d1/d0"][*inside]).join(format!("l{at}")));
             }
             let expected = root.join(&path).canonicalize().ok();
-            let walked = walk(&root, Path::new(&path), &[]);
+            let walked = walk(&root, Path::new(&path), &[]).unwrap();
             prop_assert_eq!(walked.as_ref().map(|walk| &walk.real), expected.as_ref());
-            let guarded = walk(&root, Path::new(&path), &[root.join("d0")]);
+            let guarded = walk(&root, Path::new(&path), &[root.join("d0")]).unwrap();
             if let Some(guarded) = guarded {
                 prop_assert!(!guarded.real.starts_with(root.join("d0")));
                 prop_assert!(guarded.links.iter().all(|link| !link.starts_with(root.join("d0"))));

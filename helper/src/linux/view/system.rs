@@ -133,7 +133,12 @@ impl System {
 
 /// What of `/etc` is named after a version, if it is there.
 fn versioned(root: &Path) -> io::Result<BTreeSet<OsString>> {
-    let python = std::fs::read_link(outside(root, Path::new(PYTHON))).ok();
+    let python = match std::fs::read_link(outside(root, Path::new(PYTHON))) {
+        Ok(says) => Some(says),
+        // Not there, or no link.
+        Err(error) if is_absence(&error) || error.raw_os_error() == Some(libc::EINVAL) => None,
+        Err(error) => return Err(error),
+    };
     let mut names: BTreeSet<_> =
         python.iter().filter_map(|says| says.file_name()).map(OsStr::to_owned).collect();
     let found = match std::fs::read_dir(outside(root, Path::new(JAVA))) {
