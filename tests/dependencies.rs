@@ -49,7 +49,10 @@ const UNSAFE: [(&str, &str); 4] = [
     ),
     ("helper/src/linux/sys.rs", "the jail's system calls, as far as neither std, nix nor caps wraps them"),
     ("helper/src/macos/sys.rs", "the same for macOS"),
-    ("helper/src/main.rs", "the name of the function that the C library calls; no unsafe block"),
+    (
+        "helper/src/main.rs",
+        "the name of the function that the C library calls; the system's allocator, ending the process for null",
+    ),
 ];
 const TOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Where code is.
