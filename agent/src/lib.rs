@@ -39,6 +39,7 @@
 extern crate self as agentkit_agent;
 
 mod approval;
+mod book;
 mod bounds;
 mod clip;
 mod clock;
