@@ -17,7 +17,7 @@ fn nothing(_number: usize) -> &'static str {
     "done"
 }
 
-/// Calls the tool until it has replied so often, each time with other arguments.
+/// Replies so often: calls the tool, each time with other arguments, and answers at the last.
 struct Calls(usize);
 
 impl Model for Calls {
@@ -26,9 +26,11 @@ impl Model for Calls {
     }
 
     fn reply(&self, _context: &Context, request: &Request<'_>) -> Result<Reply, ModelError> {
-        let Some(number) = self.0.checked_sub(request.messages.len() / 2 + 1) else {
+        let replies = request.messages.len() / 2 + 1;
+        let number = self.0.saturating_sub(replies);
+        if number == 0 {
             return Ok(Reply { text: "done".to_owned(), ..Reply::default() });
-        };
+        }
         let arguments = format!("{{\"_number\":{number}}}");
         let call = ToolCall { id: String::new(), name: "nothing".to_owned(), arguments };
         Ok(Reply { calls: vec![call], tokens: Some(1), ..Reply::default() })

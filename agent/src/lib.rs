@@ -45,6 +45,7 @@ compile_error!(
 extern crate self as agentkit_agent;
 
 mod approval;
+mod book;
 mod bounds;
 mod clip;
 mod clock;

@@ -1,16 +1,17 @@
 //! The loop as a state machine without input or output: it says what comes next and is told what came of it.
 
 use crate::approval::Decision;
+use crate::book::Book;
 use crate::bounds::{Bounds, NotRun};
 use crate::clip::clip;
-use crate::conversation::{Conversation, Trimmed, reply_size};
+use crate::conversation::{Conversation, reply_size};
 use crate::event::AgentEvent;
 use crate::ids::Ids;
 use crate::model::{Finish, Message, ModelError, ModelErrorKind, Reply, ToolCall};
 use crate::queue::{Ahead, CallQueue};
 use crate::repeat::Repeats;
 use crate::tool::{ToolError, ToolErrorKind, ToolOutput, ToolSpec};
-use crate::trajectory::{CallRecord, Step, StopReason, Trajectory};
+use crate::trajectory::{StopReason, Trajectory};
 use crate::window::Window;
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,7 @@ pub struct Run {
     started: Instant,
     /// What the user said last.
     prompt: String,
-    conversation: Conversation,
-    steps: Vec<Step>,
+    book: Book,
     /// Calls of the last reply that have no result yet.
     queue: CallQueue,
     ids: Ids,
@@ -40,7 +40,6 @@ pub struct Run {
     asked: Option<Instant>,
     stop: Option<StopReason>,
     answer: Option<String>,
-    events: Vec<AgentEvent>,
 }
 
 /// What a driver does next.
@@ -67,7 +66,6 @@ impl Run {
         Run {
             started: now,
             prompt: said.unwrap_or_default(),
-            steps: Vec::new(),
             queue: CallQueue::new(&bounds, tools),
             ids: Ids::of(conversation.messages()),
             repeats: Repeats::new(&bounds),
@@ -77,8 +75,7 @@ impl Run {
             asked: None,
             stop: None,
             answer: None,
-            events: Vec::new(),
-            conversation,
+            book: Book::new(conversation),
             bounds,
         }
     }
@@ -95,17 +92,17 @@ impl Run {
 
     /// The conversation so far. At [`Next::CallModel`] every call in it has its result.
     pub fn conversation(&self) -> &Conversation {
-        &self.conversation
+        &self.book.conversation
     }
 
     /// The number of replies so far.
     pub fn step(&self) -> usize {
-        self.steps.len()
+        self.book.steps.len()
     }
 
     /// What has happened since the last call of this.
     pub fn take_events(&mut self) -> Vec<AgentEvent> {
-        std::mem::take(&mut self.events)
+        std::mem::take(&mut self.book.events)
     }
 
     /// What to do next. Every bound is looked at before every call of the model and of a tool.
@@ -114,9 +111,9 @@ impl Run {
             self.check_bounds(now);
         }
         while self.stop.is_none() {
-            let left_of_reply = self.bounds.max_calls_per_reply.saturating_sub(self.calls_answered());
+            let left_of_reply = self.bounds.max_calls_per_reply.saturating_sub(self.book.calls_answered());
             let left_of_run = self.bounds.max_calls.saturating_sub(self.calls);
-            match self.queue.next(&self.repeats, self.steps.len(), left_of_reply.min(left_of_run)) {
+            match self.queue.next(&self.repeats, self.book.steps.len(), left_of_reply.min(left_of_run)) {
                 Ahead::Nothing => return self.ask_model(now),
                 Ahead::Approve(call) => return Next::Approve(call),
                 Ahead::Run { calls, newly } => return self.run_tools(calls, newly),
@@ -138,8 +135,8 @@ impl Run {
             Ok(reply) => self.take_reply(reply, elapsed, now),
             Err(_) if self.is_late(now) => self.stop(StopReason::WallClock, &NotRun::Wall),
             Err(ModelError { kind: ModelErrorKind::ContextOverflow, message }) => {
-                let trimmed = self.window.overflowed(&mut self.conversation);
-                if !self.tell_trimmed(trimmed) {
+                let trimmed = self.window.overflowed(&mut self.book.conversation);
+                if !self.book.trimmed(trimmed) {
                     self.stop = Some(StopReason::ContextOverflow(message));
                 }
             }
@@ -168,15 +165,15 @@ impl Run {
         let is_error = result.is_err();
         let text = result.as_mut().map_or_else(|error| &mut error.message, |output| &mut output.text);
         let key = self.repeats.key(&call);
-        let advised = self.repeats.note(key, is_error, text, self.steps.len());
+        let advised = self.repeats.note(key, is_error, text, self.book.steps.len());
         if advised {
             text.push_str("\n\n");
             text.push_str(&self.bounds.advice());
         }
         let call_id = call.id.clone();
-        self.record(call, result, elapsed);
+        self.book.result(call, result, elapsed);
         if advised {
-            self.events.push(AgentEvent::Advised { call_id, times: self.bounds.repeat_limit.max(1) });
+            self.book.events.push(AgentEvent::Advised { call_id, times: self.bounds.repeat_limit.max(1) });
         }
     }
 
@@ -201,18 +198,13 @@ impl Run {
         self.cancel();
         Trajectory {
             prompt: self.prompt,
-            steps: self.steps,
+            steps: self.book.steps,
             stop: self.stop.unwrap_or(StopReason::Cancelled),
             answer: self.answer,
             tokens: self.window.reported(),
             elapsed: now.saturating_duration_since(self.started),
-            conversation: self.conversation,
+            conversation: self.book.conversation,
         }
-    }
-
-    /// Of the last reply.
-    fn calls_answered(&self) -> usize {
-        self.steps.last().map_or(0, |step| step.calls.len())
     }
 
     fn is_late(&self, now: Instant) -> bool {
@@ -226,7 +218,7 @@ impl Run {
     fn check_bounds(&mut self, now: Instant) {
         if self.is_late(now) {
             self.stop(StopReason::WallClock, &NotRun::Wall);
-        } else if self.steps.len() >= self.bounds.max_steps {
+        } else if self.book.steps.len() >= self.bounds.max_steps {
             self.stop(StopReason::MaxSteps, &NotRun::Steps);
         } else if self.window.spent() >= self.bounds.max_tokens {
             self.stop(StopReason::MaxTokens, &NotRun::Tokens);
@@ -237,44 +229,27 @@ impl Run {
 
     fn ask_model(&mut self, now: Instant) -> Next {
         if self.asked.is_none() {
-            let trimmed = self.window.fit(&mut self.conversation);
-            self.tell_trimmed(trimmed);
+            let trimmed = self.window.fit(&mut self.book.conversation);
+            self.book.trimmed(trimmed);
             self.asked = Some(now);
-            self.events.push(AgentEvent::StepStarted { step: self.steps.len() + 1 });
+            self.book.events.push(AgentEvent::StepStarted { step: self.book.steps.len() + 1 });
         }
         Next::CallModel
-    }
-
-    /// Whether there was anything to tell.
-    fn tell_trimmed(&mut self, trimmed: Trimmed) -> bool {
-        let Trimmed { results, messages } = trimmed;
-        let any = results + messages > 0;
-        if any {
-            self.events.push(AgentEvent::HistoryTrimmed { results, messages });
-        }
-        any
     }
 
     /// The first of the calls were handed out before, so they were told of already.
     fn run_tools(&mut self, calls: Vec<ToolCall>, newly: usize) -> Next {
         for call in &calls[calls.len() - newly..] {
-            self.events.push(AgentEvent::ToolStarted {
-                call_id: call.id.clone(),
-                name: call.name.clone(),
-                arguments: call.arguments.clone(),
-                mutates: self.queue.mutates(call),
-            });
+            self.book.begun(call, self.queue.mutates(call));
         }
         Next::RunTools(calls)
     }
 
     fn take_reply(&mut self, mut reply: Reply, elapsed: Duration, now: Instant) {
         self.ids.make_unique(&mut reply.calls);
-        self.window.count(&self.conversation, &reply);
+        self.window.count(&self.book.conversation, &reply);
         self.queue.fill(&reply.calls);
-        self.conversation.push(Message::Assistant(reply.clone()));
-        self.steps.push(Step { reply: reply.clone(), calls: Vec::new() });
-        self.events.push(AgentEvent::Replied { step: self.steps.len(), reply: reply.clone(), elapsed });
+        self.book.reply(reply.clone(), elapsed);
         match &reply.finish {
             Finish::Refused => self.stop(StopReason::Refused, &NotRun::Declined),
             Finish::Cut(reason) if reply.calls.is_empty() => {
@@ -304,7 +279,7 @@ impl Run {
         while self.queue.is_running() {
             let Some(call) = self.queue.take() else { break };
             let message = format!("`{}` was begun and was not waited for", call.name);
-            self.record(call, Err(ToolError::new(ToolErrorKind::Abandoned, message)), Duration::ZERO);
+            self.book.result(call, Err(ToolError::new(ToolErrorKind::Abandoned, message)), Duration::ZERO);
         }
         self.skip_all(why);
     }
@@ -318,7 +293,7 @@ impl Run {
     fn skip(&mut self, why: &NotRun) {
         if let Some(call) = self.queue.take() {
             let error = ToolError::new(ToolErrorKind::NotRun, self.bounds.message(why));
-            self.record(call, Err(error), Duration::ZERO);
+            self.book.result(call, Err(error), Duration::ZERO);
         }
     }
 
@@ -328,22 +303,6 @@ impl Run {
         }
         self.calls += 1;
         self.errors = if result.is_err() { self.errors + 1 } else { 0 };
-    }
-
-    /// The only place where a result is written: once for each call that leaves the queue.
-    fn record(&mut self, call: ToolCall, result: Result<ToolOutput, ToolError>, elapsed: Duration) {
-        let (text, error, details) = match &result {
-            Ok(output) => (&output.text, None, &output.details),
-            Err(error) => (&error.message, Some(error.kind), &error.details),
-        };
-        let (text, details) = (text.clone(), details.clone());
-        let (call_id, name) = (call.id.clone(), call.name.clone());
-        let is_error = error.is_some();
-        self.conversation.push(Message::Tool { call_id: call_id.clone(), text: text.clone(), is_error });
-        self.events.push(AgentEvent::ToolFinished { call_id, name, text, error, details, elapsed });
-        if let Some(step) = self.steps.last_mut() {
-            step.calls.push(CallRecord { call, result, elapsed });
-        }
     }
 }
 
