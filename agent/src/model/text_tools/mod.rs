@@ -14,6 +14,7 @@
 //! Blocks are told as [CommonMark](https://spec.commonmark.org/0.31.2/#fenced-code-blocks) tells them, but without
 //! indentation: such a block inside of another, as in an answer that explains this, is no call. What stands in a block is
 //! checked as any other call is. A last block without its end is a reply that was cut, of which nothing is run.
+//! Listeners hear the text as the model writes it, blocks included.
 
 mod blocks;
 

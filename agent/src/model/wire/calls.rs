@@ -6,7 +6,7 @@ use crate::model::ToolCall;
 use std::collections::HashMap;
 
 /// More calls in one reply than these are no reply: each would cost memory and an answer.
-const MAX_CALLS: usize = 100_000;
+const MAX_CALLS: usize = 10_000;
 
 /// The calls so far, in the order in which they began.
 #[derive(Debug, Default)]
