@@ -11,13 +11,12 @@ impl ToolSpec {
     pub fn describe(&self) -> String {
         let mut text = format!("## {}\n{}\n", self.name, self.description.trim());
         let parameters = members(&self.parameters, "");
-        match parameters.as_str() {
-            "" => text.push_str("It takes no arguments.\n"),
-            parameters => {
-                text.push_str("Arguments:\n");
-                text.push_str(parameters);
-            }
-        }
+        let closed = self.parameters["additionalProperties"] == false;
+        text.push_str(&match parameters.as_str() {
+            "" if closed => "It takes no arguments.\n".to_owned(),
+            parameters if closed => format!("Arguments:\n{parameters}"),
+            parameters => format!("Arguments ({}):\n{parameters}", kind(&self.parameters)),
+        });
         text
     }
 }
@@ -192,8 +191,9 @@ Arguments:
     }
 
     #[test]
-    fn a_tool_without_parameters_says_so() {
-        let text = spec(json!({"type": "object", "properties": {}})).describe();
-        assert_eq!(text, "## find\nFinds things.\n\nAll of them.\nIt takes no arguments.\n");
+    fn a_tool_without_parameters_says_so_and_one_with_any_too() {
+        let told = |parameters| spec(parameters).describe().lines().skip(4).collect::<String>();
+        assert_eq!(told(json!({"type": "object", "additionalProperties": false})), "It takes no arguments.");
+        assert_eq!(told(json!({"type": "object"})), "Arguments (object with any names):");
     }
 }

@@ -57,7 +57,7 @@ pub fn recall(
 mod tests {
     use super::*;
     use crate::model::scripted::{Scripted, Turn};
-    use crate::{Agent, Registry};
+    use crate::{Agent, Registry, Trajectory};
     use serde_json::json;
 
     #[test]
@@ -82,19 +82,28 @@ mod tests {
         assert_eq!(message(), "nothing is stored under `x` (known: `a`, `b`)");
     }
 
+    fn registry() -> Registry {
+        let mut registry = Registry::new();
+        registry.add(remember::tool()).expect("valid");
+        registry.add(recall::tool()).expect("valid");
+        registry
+    }
+
     #[test]
     fn a_run_that_goes_on_has_its_notes() {
-        let (run, other) = (Context::detached(), Context::detached());
-        remember(&run, "a".to_owned(), "1".to_owned());
-        assert!(recall(&other, "a".to_owned()).is_err());
-        assert!(recall(&other.with_state(run.state().clone()), "a".to_owned()).is_ok());
+        let turns = vec![
+            Turn::call("remember", json!({"key": "a", "value": "1"})),
+            Turn::answer("done"),
+            Turn::call("recall", json!({"key": "a"})),
+            Turn::answer("done"),
+        ];
+        let agent = Agent::new(Scripted::new("notes", turns), registry());
+        let first = agent.run("first");
+        assert_eq!(texts(&agent.continue_with(first.conversation, "second")), ["1"]);
     }
 
     #[test]
     fn two_runs_of_one_agent_never_see_the_notes_of_each_other() {
-        let mut registry = Registry::new();
-        registry.add(remember::tool()).expect("valid");
-        registry.add(recall::tool()).expect("valid");
         let recall = || Turn::call("recall", json!({"key": "a"}));
         let turns = vec![
             recall(),
@@ -102,16 +111,18 @@ mod tests {
             recall(),
             Turn::answer("done"),
         ];
-        let agent = Agent::new(Scripted::new("notes", turns), registry);
-        for run in ["first", "second"] {
-            let trajectory = agent.run(run);
-            let texts = trajectory.calls().map(|call| match &call.result {
-                Ok(output) => output.text.as_str(),
-                Err(error) => error.message.as_str(),
-            });
-            let wanted = ["nothing is stored under `a` (nothing is stored)", "stored under `a`", "1"];
-            assert_eq!(texts.collect::<Vec<_>>(), wanted, "{run}");
-        }
+        let agent = Agent::new(Scripted::new("notes", turns), registry());
+        let wanted = ["nothing is stored under `a` (nothing is stored)", "stored under `a`", "1"];
+        assert_eq!(texts(&agent.run("first")), wanted);
+        assert_eq!(texts(&agent.run("second")), wanted);
+    }
+
+    fn texts(run: &Trajectory) -> Vec<&str> {
+        let text = run.calls().map(|call| match &call.result {
+            Ok(output) => output.text.as_str(),
+            Err(error) => error.message.as_str(),
+        });
+        text.collect()
     }
 
     #[test]

@@ -168,7 +168,7 @@ mod tests {
         };
         assert!(
             system.starts_with("Be brief.\n\n")
-                && system.ends_with("## t\nDoes it.\nIt takes no arguments.\n"),
+                && system.ends_with("## t\nDoes it.\nArguments (object with any names):\n"),
             "{system}"
         );
         assert_eq!(user, &messages[1]);
