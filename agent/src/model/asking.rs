@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::event::AgentEvent;
 use std::sync::Arc;
 use std::time::Duration;
-use ureq::http::{HeaderMap, HeaderValue, StatusCode, header};
+use ureq::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 /// Characters that an error quotes of what a server says, as it was said: whoever shows them escapes them, once.
 const MAX_QUOTE: usize = 200;
@@ -128,13 +128,16 @@ impl OpenAi {
 
     fn outgoing(&self, body: &Arc<str>) -> Outgoing {
         let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let key = self.key.as_ref().and_then(|Key(key)| self.endpoint.key_header(key));
-        let headers = key.into_iter().chain([kind]).collect();
-        Outgoing { url: self.endpoint.url.clone(), headers, body: Arc::clone(body) }
+        let headers = self.key_header().into_iter().chain([kind]).collect();
+        Outgoing { url: self.endpoint.url.clone(), headers, body: Some(Arc::clone(body)) }
+    }
+
+    pub(super) fn key_header(&self) -> Option<(HeaderName, HeaderValue)> {
+        self.key.as_ref().and_then(|Key(key)| self.endpoint.key_header(key))
     }
 
     /// An answer with another status than a good one.
-    fn refusal(
+    pub(super) fn refusal(
         &self,
         context: &Context,
         mut exchange: Exchange,
@@ -216,7 +219,7 @@ impl OpenAi {
     }
 
     /// Status, type and the beginning of a body: enough to tell a proxy's page from the server's own words.
-    fn describe(&self, status: StatusCode, headers: &HeaderMap, body: &str) -> String {
+    pub(super) fn describe(&self, status: StatusCode, headers: &HeaderMap, body: &str) -> String {
         let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("no type");
         let words = wire::error_message(body).unwrap_or_else(|| body.trim().to_owned());
         format!("status {status} ({}): {}", self.quote(kind), self.quote(&words))
@@ -227,7 +230,7 @@ impl OpenAi {
         cut(&self.redact(words), MAX_QUOTE)
     }
 
-    fn redact(&self, text: &str) -> String {
+    pub(super) fn redact(&self, text: &str) -> String {
         self.key.as_ref().map_or_else(|| text.to_owned(), |Key(key)| redact(text, key))
     }
 }

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
-use ureq::{Agent, Proxy, Timeout};
+use ureq::{Agent, Proxy, RequestBuilder, Timeout};
 
 /// How often the total time and the cancellation are looked at. What the server says is taken at once.
 const LOOK: Duration = Duration::from_millis(10);
@@ -39,7 +39,8 @@ pub(super) struct Http {
 pub(super) struct Outgoing {
     pub(super) url: String,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    pub(super) body: Arc<str>,
+    /// Posted; without one it is a `GET`.
+    pub(super) body: Option<Arc<str>>,
 }
 
 /// What a server says.
@@ -116,11 +117,12 @@ fn talk(
     outgoing: &Outgoing,
     sender: &SyncSender<Result<Said, ureq::Error>>,
 ) -> Result<(), ureq::Error> {
-    let mut request = agent.post(&outgoing.url);
-    for (name, value) in &outgoing.headers {
-        request = request.header(name, value);
-    }
-    let (head, body) = request.send(&*outgoing.body)?.into_parts();
+    let Outgoing { url, headers, body } = outgoing;
+    let answer = match body {
+        Some(body) => with(headers, agent.post(url)).send(&**body),
+        None => with(headers, agent.get(url)).call(),
+    };
+    let (head, body) = answer?.into_parts();
     let mut is_heard = sender.send(Ok(Said::Head(head.status, head.headers))).is_ok();
     let mut reader = body.into_reader();
     while is_heard {
@@ -133,6 +135,10 @@ fn talk(
         is_heard = sender.send(Ok(Said::Bytes(piece))).is_ok();
     }
     Ok(())
+}
+
+fn with<B>(headers: &[(HeaderName, HeaderValue)], request: RequestBuilder<B>) -> RequestBuilder<B> {
+    headers.iter().fold(request, |request, (name, value)| request.header(name, value))
 }
 
 /// A request that is under way.

@@ -11,6 +11,8 @@ mod http;
 #[cfg(feature = "openai")]
 mod listener;
 #[cfg(feature = "openai")]
+mod models;
+#[cfg(feature = "openai")]
 pub mod openai;
 #[cfg(feature = "openai")]
 mod proxies;

@@ -1,0 +1,140 @@
+//! `agentkit run`: settings, sandbox, transcript, run, answer, exit code. In this order: a mistake costs nothing, and what
+//! cannot be recorded is not begun.
+
+use crate::approve::Ask;
+use crate::cli::RunArgs;
+use crate::exit_code::{self, Failure};
+use crate::interrupt::Interrupt;
+use crate::jail::Jail;
+use crate::live::Live;
+use crate::paint::Tone;
+use crate::settings::{Endpoint, model_name};
+use crate::toolbox::tools;
+use agentkit_agent::model::Message;
+use agentkit_agent::model::openai::OpenAi;
+use agentkit_agent::transcript::{Recorded, TranscriptError};
+use agentkit_agent::{Agent, AgentEvent, Bounds, Cancel, Conversation, EventSink, Transcript};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of a prompt from standard input.
+const MAX_PROMPT: u64 = 16 << 20;
+
+/// Runs the command and returns what to exit with.
+pub(crate) fn run(args: &RunArgs) -> Result<u8, Failure> {
+    let directory = args.workdir.as_deref().map(directory).transpose()?;
+    let prompt = args.prompt.as_deref().map(prompt).transpose()?;
+    let resumed = args.resume.as_ref().map(Transcript::reopen).transpose().map_err(unusable)?;
+    let recorded = resumed.as_ref().map(|(_, recorded)| recorded);
+    let model = model(args, recorded)?;
+    let earlier = recorded.map(Recorded::conversation).unwrap_or_default();
+    if prompt.is_none() {
+        check_is_unfinished(&earlier)?;
+    }
+    let warning = recorded.and_then(Recorded::warning);
+    let cancel = Cancel::new();
+    let interrupt = Interrupt::raises(&cancel)
+        .map_err(|why| Failure::failed(format!("cannot prepare for Ctrl-C: {why}")))?;
+    let jail = Jail::find(args, directory)?;
+    let transcript = match resumed {
+        Some((transcript, _)) => Some(transcript),
+        None => args.transcript.as_ref().map(Transcript::create).transpose().map_err(unusable)?,
+    };
+
+    let live = Arc::new(Live::new(args.json));
+    warning.iter().for_each(|warning| live.say("warn", Tone::Doubtful, warning));
+    jail.introduce(&live);
+    let mut agent = agent(args, model, jail, &live)?.cancel(cancel);
+    if let Some(transcript) = transcript {
+        agent = agent.transcript(transcript);
+    }
+    let trajectory = match prompt {
+        Some(prompt) => agent.continue_with(earlier, &prompt),
+        None => agent.resume(earlier),
+    };
+    live.finish(trajectory.answer.as_deref())?;
+    Ok(exit_code::of(&trajectory.stop, interrupt.signal()))
+}
+
+/// The directory by a path that stays right wherever it is used.
+fn directory(path: &Path) -> Result<PathBuf, Failure> {
+    let unusable = |why: &dyn std::fmt::Display| {
+        Failure::usage(format!("--workdir {}: {why}; name a directory that exists", path.display()))
+    };
+    match path.canonicalize() {
+        Ok(directory) if directory.is_dir() => Ok(directory),
+        Ok(_) => Err(unusable(&"it is no directory")),
+        Err(why) => Err(unusable(&why)),
+    }
+}
+
+fn prompt(argument: &str) -> Result<String, Failure> {
+    let mut text = argument.to_owned();
+    if argument == "-" {
+        text.clear();
+        let read = io::stdin().take(MAX_PROMPT + 1).read_to_string(&mut text);
+        read.map_err(|why| Failure::usage(format!("cannot read the prompt from standard input: {why}")))?;
+    }
+    match text.len() as u64 {
+        _ if text.trim().is_empty() => {
+            Err(Failure::usage("the prompt is empty: say what the model is to do"))
+        }
+        0..=MAX_PROMPT => Ok(text),
+        _ => Err(Failure::usage(format!("the prompt has more than {MAX_PROMPT} bytes"))),
+    }
+}
+
+fn model(args: &RunArgs, recorded: Option<&Recorded>) -> Result<OpenAi, Failure> {
+    let events = recorded.into_iter().flat_map(|recorded| recorded.entries.iter().rev());
+    let earlier = events.map(|entry| &entry.event).find_map(|event| match event {
+        AgentEvent::RunStarted { model, .. } => Some(model.as_str()),
+        _ => None,
+    });
+    let name = model_name(args.model.as_deref(), earlier)?;
+    Endpoint::find(args.base_url.as_deref()).model(&name)
+}
+
+/// A model that has said its last word is not asked again for nothing.
+fn check_is_unfinished(earlier: &Conversation) -> Result<(), Failure> {
+    match earlier.messages().last() {
+        Some(Message::User(_) | Message::Tool { .. }) => Ok(()),
+        Some(Message::Assistant(_)) => Err(Failure::usage(
+            "that run came to its end: say what comes next, agentkit run --resume FILE \"...\"",
+        )),
+        Some(Message::System(_)) | None => {
+            Err(Failure::usage("there is nothing to resume in that transcript: say what the model is to do"))
+        }
+    }
+}
+
+fn agent(args: &RunArgs, model: OpenAi, jail: Jail, live: &Arc<Live>) -> Result<Agent<OpenAi>, Failure> {
+    let registry =
+        tools(jail.sandbox).map_err(|why| Failure::failed(format!("the tools cannot be had: {why}")))?;
+    let mut agent = Agent::new(model, registry)
+        .bounds(bounds(args))
+        .dry_run(args.dry_run)
+        .events(Arc::clone(live) as Arc<dyn EventSink>);
+    if let Some(system) = &args.system {
+        agent = agent.system(system);
+    }
+    match jail.directory {
+        Some(directory) if jail.asks => Ok(agent.approver(Ask::new(Arc::clone(live), &directory))),
+        _ => Ok(agent),
+    }
+}
+
+fn bounds(args: &RunArgs) -> Bounds {
+    let default = Bounds::default();
+    let steps = args.max_steps.map(|steps| usize::try_from(steps).unwrap_or(usize::MAX));
+    Bounds {
+        max_steps: steps.unwrap_or(default.max_steps),
+        max_tokens: args.max_tokens.unwrap_or(default.max_tokens),
+        wall: args.wall.unwrap_or(default.wall),
+        ..default
+    }
+}
+
+fn unusable(why: TranscriptError) -> Failure {
+    Failure::failed(why.to_string())
+}
