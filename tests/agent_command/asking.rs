@@ -6,9 +6,10 @@ use crate::support::{Stop, eventually, temp_dir};
 use crate::{check_code, has_result, run, stderr};
 use nix::pty::openpty;
 use serde_json::{Value, json};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -98,7 +99,7 @@ pub(crate) fn a_work_dir_that_cannot_be_had_is_an_error() -> Result<(), Stop> {
     let directory = temp_dir()?;
     let transcript = directory.path().join("run.jsonl");
     let server = Server::start(vec![says("never asked")])?;
-    for workdir in ["/", "/proc", "/usr"] {
+    for workdir in ["/etc", "/proc", "/usr"] {
         let output = run(&server, &["x", "--workdir", workdir, "--transcript"]).arg(&transcript).output()?;
         check_code(&output, 1);
         let message = stderr(&output);
@@ -109,6 +110,38 @@ pub(crate) fn a_work_dir_that_cannot_be_had_is_an_error() -> Result<(), Stop> {
         assert_eq!(message.lines().count(), 1, "{message}");
     }
     assert!(!server.was_asked() && !transcript.exists());
+    Ok(())
+}
+
+pub(crate) fn code_cannot_write_its_own_transcript() -> Result<(), Stop> {
+    let project = project()?;
+    let workdir = project.path().to_str().expect("UTF-8");
+    fs::create_dir(project.path().join("logs"))?;
+    let elsewhere = temp_dir()?;
+    let link = elsewhere.path().join("link");
+    symlink(project.path(), &link)?;
+    let server = Server::start(vec![says("never asked")])?;
+    let places = [
+        Path::new("logs/../run.jsonl"),
+        Path::new("run.jsonl"),
+        &link.join("run.jsonl"),
+        &link.join("logs/run.jsonl"),
+    ];
+    for place in places {
+        let mut command = run(&server, &["x", "--workdir", workdir, "--transcript"]);
+        let output = command.arg(place).current_dir(&project).output()?;
+        check_code(&output, 2);
+        assert!(
+            stderr(&output).contains("lies in the work dir, where code could change it"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    fs::write(project.path().join("old.jsonl"), "")?;
+    symlink(project.path().join("old.jsonl"), elsewhere.path().join("old.jsonl"))?;
+    let mut command = run(&server, &["x", "--workdir", workdir, "--resume"]);
+    check_code(&command.arg(elsewhere.path().join("old.jsonl")).output()?, 2);
+    assert!(!server.was_asked());
     Ok(())
 }
 

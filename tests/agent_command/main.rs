@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         trial("nobody_to_ask_means_no", asking::nobody_to_ask_means_no),
         trial("a_terminal_is_asked", asking::a_terminal_is_asked),
         trial("a_work_dir_that_cannot_be_had_is_an_error", asking::a_work_dir_that_cannot_be_had_is_an_error),
+        trial("code_cannot_write_its_own_transcript", asking::code_cannot_write_its_own_transcript),
         trial("ctrl_c_ends_a_model_that_hangs", ending::ctrl_c_ends_a_model_that_hangs),
         trial("ctrl_c_ends_a_program_that_hangs", ending::ctrl_c_ends_a_program_that_hangs),
         trial("a_second_signal_kills", ending::a_second_signal_kills),

@@ -104,7 +104,7 @@ pub(crate) struct RunArgs {
 
 const DOCTOR_CODES: &str = "\
 Exit codes:
-  0  code that a model wrote can be run here, confined; an endpoint that is asked answers
+  0  code of a model can be run here, confined; the endpoint answers, if it is asked
   1  it cannot, or the endpoint does not; the last lines say what to do
   2  a mistake on the command line";
 

@@ -1,26 +1,30 @@
 //! Where the events of a run under way go: to the screen, and to standard output if somebody wants them as JSON.
 
 use crate::exit_code::Failure;
+use crate::json_lines::JsonLines;
 use crate::paint::{Paint, Tone};
 use crate::plain;
 use crate::screen::Screen;
 use agentkit_agent::model::ToolCall;
 use agentkit_agent::{AgentEvent, EventSink};
-use std::io::{self, IsTerminal, Stderr, Write};
+use std::io::{self, IsTerminal, Stderr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Hears a run. Nothing on the screen decides about the run: what cannot be shown is not shown.
 pub(crate) struct Live {
     screen: Mutex<Screen<Stderr>>,
-    json: Option<Mutex<io::Result<()>>>,
+    /// Until the end, if wanted.
+    json: Mutex<Option<JsonLines>>,
 }
 
 impl Live {
-    pub(crate) fn new(json: bool) -> Self {
+    pub(crate) fn new(wants_json: bool) -> Result<Self, Failure> {
         let stderr = io::stderr();
         let (paint, is_terminal) = (Paint::on(&stderr), stderr.is_terminal());
-        let json = json.then(|| Mutex::new(Ok(())));
-        Live { screen: Mutex::new(Screen::new(stderr, paint, is_terminal)), json }
+        let json = wants_json.then(JsonLines::start).transpose();
+        let json = json.map_err(|why| Failure::failed(format!("no thread to print with: {why}")))?;
+        let screen = Mutex::new(Screen::new(stderr, paint, is_terminal));
+        Ok(Live { screen, json: Mutex::new(json) })
     }
 
     pub(crate) fn say(&self, label: &str, tone: Tone, text: &str) {
@@ -39,9 +43,9 @@ impl Live {
 
     /// Prints the answer, unless the reader has just seen it or gets it as an event.
     pub(crate) fn finish(&self, answer: Option<&str>) -> Result<(), Failure> {
-        let printed = match (&self.json, answer) {
-            (Some(printed), _) => std::mem::replace(&mut *lock(printed), Ok(())),
-            (None, Some(answer)) if !self.has_shown(answer) => print(&plain::prose(answer)),
+        let printed = match (lock(&self.json).take(), answer) {
+            (Some(json), _) => json.finish(),
+            (None, Some(answer)) if !self.has_shown(answer) => plain::print(plain::prose(answer).trim_end()),
             (None, _) => Ok(()),
         };
         printed.map_err(|why| Failure::failed(format!("cannot write to standard output: {why}")))
@@ -55,25 +59,11 @@ impl Live {
 
 impl EventSink for Live {
     fn emit(&self, event: AgentEvent) {
-        let _ = lock(&self.screen).hear(&event);
-        if let Some(printed) = &self.json
-            && event.is_recorded()
-        {
-            let mut printed = lock(printed);
-            if printed.is_ok() {
-                *printed = serde_json::to_string(&event)
-                    .map_err(Into::into)
-                    .and_then(|json| print(&plain::json(&json)));
-            }
+        if let Some(json) = &*lock(&self.json) {
+            json.push(&event);
         }
+        let _ = lock(&self.screen).hear(&event);
     }
-}
-
-/// A line and its end.
-fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{}", text.trim_end())?;
-    out.flush()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -6,6 +6,7 @@ mod doctor;
 mod exit_code;
 mod interrupt;
 mod jail;
+mod json_lines;
 mod live;
 mod paint;
 mod plain;

@@ -1,6 +1,7 @@
 //! Makes text that somebody else chose safe to show: nothing in it acts on a terminal or hides there.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 /// The text with each character that does not show as itself spelt out, like `\u{1b}`: control characters, escape
 /// sequences, overrides of direction, invisible characters. Line breaks and tabs stay, and so do the joiners that scripts
@@ -47,6 +48,13 @@ pub(crate) fn json(text: &str) -> String {
         }
     }
     out
+}
+
+/// Prints a text that is safe to show, and an end of line.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()
 }
 
 fn spell(c: char, out: &mut String) {

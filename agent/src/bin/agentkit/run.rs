@@ -24,6 +24,9 @@ const MAX_PROMPT: u64 = 16 << 20;
 /// Runs the command and returns what to exit with.
 pub(crate) fn run(args: &RunArgs) -> Result<u8, Failure> {
     let directory = args.workdir.as_deref().map(directory).transpose()?;
+    if let (Some(file), Some(directory)) = (args.transcript.as_ref().or(args.resume.as_ref()), &directory) {
+        check_is_out_of_reach(file, directory)?;
+    }
     let prompt = args.prompt.as_deref().map(prompt).transpose()?;
     let resumed = args.resume.as_ref().map(Transcript::reopen).transpose().map_err(unusable)?;
     let recorded = resumed.as_ref().map(|(_, recorded)| recorded);
@@ -42,7 +45,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, Failure> {
         None => args.transcript.as_ref().map(Transcript::create).transpose().map_err(unusable)?,
     };
 
-    let live = Arc::new(Live::new(args.json));
+    let live = Arc::new(Live::new(args.json)?);
     warning.iter().for_each(|warning| live.say("warn", Tone::Doubtful, warning));
     jail.introduce(&live);
     let mut agent = agent(args, model, jail, &live)?.cancel(cancel);
@@ -66,6 +69,19 @@ fn directory(path: &Path) -> Result<PathBuf, Failure> {
         Ok(directory) if directory.is_dir() => Ok(directory),
         Ok(_) => Err(unusable(&"it is no directory")),
         Err(why) => Err(unusable(&why)),
+    }
+}
+
+/// Code that could write its own transcript would be believed by whoever reads or resumes it.
+fn check_is_out_of_reach(file: &Path, directory: &Path) -> Result<(), Failure> {
+    let beside = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match file.canonicalize().or_else(|_| beside.canonicalize()) {
+        Ok(place) if place.starts_with(directory) => {
+            let message = format!("{} lies in the work dir, where code could change it", file.display());
+            Err(Failure::usage(format!("{message}; keep the transcript elsewhere")))
+        }
+        // Where there is no such directory, there is no transcript to be had either.
+        _ => Ok(()),
     }
 }
 
