@@ -3,17 +3,17 @@
 use crate::server::{Server, calls, says};
 use crate::support::need::need;
 use crate::support::{Stop, eventually, temp_dir};
-use crate::{check_code, has_result, run, stderr};
-use nix::pty::openpty;
+use crate::terminal::Terminal;
+use crate::{check_code, has_result, run, signal, stderr};
 use serde_json::{Value, json};
-use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A directory that a jail can be given: it would not see one in `/tmp` under the same path.
 fn project() -> std::io::Result<TempDir> {
@@ -66,31 +66,49 @@ pub(crate) fn a_terminal_is_asked() -> Result<(), Stop> {
         calls("shell", &json!({"script": "echo x > five\ntrue"})),
         says("done"),
     ])?;
-    let terminal = openpty(None, None)?;
+    let mut terminal = Terminal::open()?;
+    // Before anything was asked: no answer.
+    terminal.type_in("yes\nyes\nyes\n")?;
     let mut command = run(&server, &["--workdir", workdir, "plant"]);
-    command.stdin(Stdio::from(terminal.slave.try_clone()?));
-    command.stderr(Stdio::from(terminal.slave)).stdout(Stdio::piped());
-    // Typed before anything was asked: no answer.
-    let mut keyboard = File::from(terminal.master.try_clone()?);
-    keyboard.write_all(b"yes\nyes\nyes\n")?;
-    let mut child = command.spawn()?;
-    // The command keeps the slave open, and the child is to be the last who has it.
-    drop(command);
-    let screen = Screen::watch(File::from(terminal.master));
+    let mut child =
+        command.stdin(terminal.stdio()?).stderr(terminal.stdio()?).stdout(Stdio::piped()).spawn()?;
     for (n, answer) in ["no\n", "y\n", "not like that\n", "all\n"].into_iter().enumerate() {
-        eventually("a question", Duration::from_secs(30), || {
-            screen.text().matches("or why not: ").count() == n + 1
-        })?;
-        keyboard.write_all(answer.as_bytes())?;
+        eventually("a question", PATIENCE, || terminal.text().matches("or why not: ").count() == n + 1)?;
+        terminal.type_in(answer)?;
     }
-    assert!(child.wait()?.success(), "{}", screen.text());
+    assert!(child.wait()?.success(), "{}", terminal.text());
     let made = ["one", "two", "three", "four", "five"].map(|name| project.path().join(name).exists());
-    assert_eq!(made, [false, true, false, true, true], "{}", screen.text());
+    assert_eq!(made, [false, true, false, true, true], "{}", terminal.text());
     (0..2).for_each(|_| drop(server.body()));
     assert!(has_result(&server.body(), "the user said no"));
     (0..1).for_each(|_| drop(server.body()));
     assert!(has_result(&server.body(), "the user said no: not like that"));
-    assert!(screen.text().contains("script: echo \\u{1b}[8m > three"), "{}", screen.text());
+    assert!(terminal.text().contains("script: echo \\u{1b}[8m > three"), "{}", terminal.text());
+    Ok(())
+}
+
+pub(crate) fn a_question_can_end_the_run() -> Result<(), Stop> {
+    need("userns")?;
+    let project = project()?;
+    let workdir = project.path().to_str().expect("UTF-8");
+    // `\u{4}` is the end of input.
+    for (answer, code) in [("stop\n", 40), ("\u{4}", 40), ("", 130)] {
+        let mut terminal = Terminal::open()?;
+        let server = Server::start(vec![calls("shell", &plants("planted"))])?;
+        let mut command = run(&server, &["--workdir", workdir, "plant"]);
+        command.env("NO_COLOR", "1");
+        let child =
+            command.stdin(terminal.stdio()?).stderr(terminal.stdio()?).stdout(Stdio::piped()).spawn()?;
+        eventually("a question", PATIENCE, || terminal.text().contains("or why not: "))?;
+        match answer {
+            "" => signal(child.id(), "INT")?,
+            answer => terminal.type_in(answer)?,
+        }
+        check_code(&child.wait_with_output()?, code);
+        // What is said after the question stands on lines of its own.
+        eventually("the end", PATIENCE, || terminal.text().contains("\nstop   | "))?;
+        assert!(!project.path().join("planted").exists(), "{}", terminal.text());
+    }
     Ok(())
 }
 
@@ -143,26 +161,4 @@ pub(crate) fn code_cannot_write_its_own_transcript() -> Result<(), Stop> {
     check_code(&command.arg(elsewhere.path().join("old.jsonl")).output()?, 2);
     assert!(!server.was_asked());
     Ok(())
-}
-
-/// What has appeared on a terminal so far.
-struct Screen(Arc<Mutex<String>>);
-
-impl Screen {
-    fn watch(mut master: File) -> Self {
-        let shown = Arc::new(Mutex::new(String::new()));
-        let kept = Arc::clone(&shown);
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            // It ends with an error when the last who had the other side is gone.
-            while let Ok(n @ 1..) = master.read(&mut bytes) {
-                kept.lock().expect("lock").push_str(&String::from_utf8_lossy(&bytes[..n]));
-            }
-        });
-        Screen(shown)
-    }
-
-    fn text(&self) -> String {
-        self.0.lock().expect("lock").clone()
-    }
 }

@@ -10,6 +10,7 @@ mod hostile;
 mod recorded;
 mod running;
 mod server;
+mod terminal;
 
 use serde_json::Value;
 use server::Server;
@@ -28,12 +29,14 @@ fn main() -> ExitCode {
         trial("a_dry_run_changes_nothing", running::a_dry_run_changes_nothing),
         trial("events_are_json_lines", running::events_are_json_lines),
         trial("streamed_text_is_shown_once", running::streamed_text_is_shown_once),
+        trial("a_terminal_shows_the_answer_once", running::a_terminal_shows_the_answer_once),
         trial("each_end_has_its_exit_code", running::each_end_has_its_exit_code),
         trial("without_a_sandbox_no_code_runs", running::without_a_sandbox_no_code_runs),
         trial("mistakes_exit_with_2_and_one_line", running::mistakes_exit_with_2_and_one_line),
         trial("a_prompt_comes_from_standard_input_too", running::a_prompt_comes_from_standard_input_too),
         trial("nobody_to_ask_means_no", asking::nobody_to_ask_means_no),
         trial("a_terminal_is_asked", asking::a_terminal_is_asked),
+        trial("a_question_can_end_the_run", asking::a_question_can_end_the_run),
         trial("a_work_dir_that_cannot_be_had_is_an_error", asking::a_work_dir_that_cannot_be_had_is_an_error),
         trial("code_cannot_write_its_own_transcript", asking::code_cannot_write_its_own_transcript),
         trial("ctrl_c_ends_a_model_that_hangs", ending::ctrl_c_ends_a_model_that_hangs),

@@ -3,11 +3,15 @@
 use crate::server::{Answer, Server, calls, says, status, streams};
 use crate::support::need::need;
 use crate::support::seccomp::without_user_namespaces;
-use crate::support::{Stop, temp_dir};
+use crate::support::{Stop, eventually, temp_dir};
+use crate::terminal::Terminal;
 use crate::{AGENTKIT, agentkit, check_code, has_result, on_host, run, stderr, stdout};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn the_answer_is_alone_on_stdout() -> Result<(), Stop> {
     let server =
@@ -35,6 +39,7 @@ pub(crate) fn the_answer_is_alone_on_stdout() -> Result<(), Stop> {
         shown.lines().any(|line| line.starts_with("result | calculator, ") && line.ends_with(": 42")),
         "{shown}"
     );
+    assert_eq!(shown.matches("call   | ").count(), 1, "{shown}");
     let last = shown.lines().next_back().unwrap_or_default();
     assert!(last.starts_with("stop   | answered: 2 steps, 1 call, 200 tokens, "), "{shown}");
     assert!(!shown.contains('\u{1b}'), "colour without a terminal: {shown}");
@@ -101,6 +106,27 @@ pub(crate) fn streamed_text_is_shown_once() -> Result<(), Stop> {
     assert!(shown.contains("text   | One.\n       | Two and three.\nreply  | "), "{shown}");
     assert_eq!(shown.matches("Two and three.").count(), 1, "{shown}");
     assert_eq!(server.body()["stream"], true);
+    Ok(())
+}
+
+pub(crate) fn a_terminal_shows_the_answer_once() -> Result<(), Stop> {
+    for (colour, variable) in [(true, "UNUSED"), (false, "NO_COLOR")] {
+        for answer in [streams(&["In pie", "ces."]), says("In pieces.")] {
+            let terminal = Terminal::open()?;
+            let server = Server::start(vec![answer])?;
+            let mut command = run(&server, &["count"]);
+            command
+                .env("TERM", "xterm")
+                .env(variable, "1")
+                .stdout(terminal.stdio()?)
+                .stderr(terminal.stdio()?);
+            assert!(command.spawn()?.wait()?.success(), "{}", terminal.text());
+            eventually("the last line", PATIENCE, || terminal.text().contains(" 1 step, "))?;
+            let text = terminal.text();
+            assert_eq!(text.matches("In pieces.").count(), 1, "{text}");
+            assert_eq!(text.contains('\u{1b}'), colour, "{text}");
+        }
+    }
     Ok(())
 }
 
