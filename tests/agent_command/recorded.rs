@@ -97,8 +97,10 @@ pub(crate) fn a_replay_shows_what_was_shown() -> Result<(), Stop> {
     let replay = agentkit(["replay"]).arg(&transcript).output()?;
     check_code(&replay, 0);
     let shown = stderr(&live);
-    let (jail, events) = shown.split_once('\n').unwrap_or_default();
-    assert!(jail.starts_with("jail   | "), "{shown}");
+    let events = shown.split_once("\nrun ").map(|(_, events)| format!("run {events}")).unwrap_or_default();
+    let preface: Vec<&str> = shown.lines().take_while(|line| !line.starts_with("run ")).collect();
+    assert!(preface.len() == 2 && preface[0].starts_with("jail   | "), "{shown}");
+    assert_eq!(preface[1], format!("server | {}, without a key", server.url()));
     assert!(events.contains("error  | nosuch, ") && events.contains("error  | calculator, "), "{shown}");
     assert_eq!(stdout(&replay), events);
     assert_eq!(stderr(&replay), "");

@@ -30,7 +30,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, Failure> {
     let prompt = args.prompt.as_deref().map(prompt).transpose()?;
     let resumed = args.resume.as_ref().map(Transcript::reopen).transpose().map_err(unusable)?;
     let recorded = resumed.as_ref().map(|(_, recorded)| recorded);
-    let model = model(args, recorded)?;
+    let endpoint = Endpoint::find(args.base_url.as_deref());
+    let model = endpoint.model(&model_name(args.model.as_deref(), recorded.and_then(last_model))?)?;
     let earlier = recorded.map(Recorded::conversation).unwrap_or_default();
     if prompt.is_none() {
         check_is_unfinished(&earlier)?;
@@ -48,6 +49,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, Failure> {
     let live = Arc::new(Live::new(args.json)?);
     warning.iter().for_each(|warning| live.say("warn", Tone::Doubtful, warning));
     jail.introduce(&live);
+    live.say("server", Tone::Faint, &endpoint.describe());
     let mut agent = agent(args, model, jail, &live)?.cancel(cancel);
     if let Some(transcript) = transcript {
         agent = agent.transcript(transcript);
@@ -101,14 +103,12 @@ fn prompt(argument: &str) -> Result<String, Failure> {
     }
 }
 
-fn model(args: &RunArgs, recorded: Option<&Recorded>) -> Result<OpenAi, Failure> {
-    let events = recorded.into_iter().flat_map(|recorded| recorded.entries.iter().rev());
-    let earlier = events.map(|entry| &entry.event).find_map(|event| match event {
+/// The model of the last run.
+fn last_model(recorded: &Recorded) -> Option<&str> {
+    recorded.entries.iter().rev().find_map(|entry| match &entry.event {
         AgentEvent::RunStarted { model, .. } => Some(model.as_str()),
         _ => None,
-    });
-    let name = model_name(args.model.as_deref(), earlier)?;
-    Endpoint::find(args.base_url.as_deref()).model(&name)
+    })
 }
 
 /// A model that has said its last word is not asked again for nothing.

@@ -37,6 +37,11 @@ impl Endpoint {
         model.map(|model| model.dialect(dialect)).map_err(|why| Failure::usage(why.to_string()))
     }
 
+    /// Where what is said goes, in words.
+    pub(crate) fn describe(&self) -> String {
+        format!("{}, {}", self.shown(), if self.has_key { "with a key" } else { "without a key" })
+    }
+
     /// The URL without what may be secret in it.
     pub(crate) fn shown(&self) -> String {
         let (url, query) =

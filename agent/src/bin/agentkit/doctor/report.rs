@@ -64,9 +64,8 @@ fn python(findings: &Findings, paint: Paint, out: &mut String) {
 
 fn endpoint(findings: &Findings, paint: Paint, out: &mut String) {
     let endpoint = &findings.endpoint;
-    let key = if endpoint.has_key { "with a key" } else { "without a key" };
     let place = match endpoint.is_configured {
-        true => format!("{}, {key}", one_line(&endpoint.shown(), MAX_LINE)),
+        true => one_line(&endpoint.describe(), MAX_LINE),
         false => paint.tone(Tone::Doubtful, "not configured: set OPENAI_BASE_URL, or OPENAI_API_KEY"),
     };
     let _ = writeln!(out, "endpoint  {place}");
