@@ -87,3 +87,13 @@ fn cancelling_leaves_no_call_without_a_result() {
     let trajectory = Agent::new(Arc::clone(&model), echo_only()).cancel(cancel).run("go");
     assert_eq!((trajectory.stop, model.requests().len()), (StopReason::Cancelled, 0));
 }
+
+/// With `panic = "abort"` a panic of a tool would end the program. `cargo run --release -p agentkit-agent --example
+/// embedded` shows that a release build survives one; this keeps the profile that it is built by.
+#[test]
+fn release_builds_unwind() {
+    let manifest = include_str!("../../Cargo.toml");
+    let (_, release) = manifest.split_once("[profile.release]").expect("the profile");
+    let (release, _) = release.split_once("\n[").expect("another after it");
+    assert!(release.lines().any(|line| line == "panic = \"unwind\""), "{release}");
+}
