@@ -34,6 +34,7 @@ pub mod exit_code;
 mod input;
 mod patient;
 mod report;
+mod table;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a mechanism reads a plan"))]
 mod validate;
 
@@ -113,5 +114,12 @@ fn print(policy: &Policy) -> i32 {
 
 /// Tries the complete path up to the point where the command would be executed.
 fn probe(format: Format) -> i32 {
-    report::print_capabilities(&platform::probe(), format)
+    match format {
+        Format::Frame => report::send_capabilities(platform::probe()),
+        Format::Table => report::print_capabilities(&platform::probe_each(), table::of),
+        Format::Json => report::print_capabilities(&platform::probe_each(), |probe| {
+            // A string of strings and numbers cannot fail.
+            serde_json::to_string(probe).unwrap_or_default() + "\n"
+        }),
+    }
 }

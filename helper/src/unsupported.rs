@@ -5,7 +5,8 @@ use crate::error::{Result, failure};
 use crate::input::{Source, Stdin};
 use crate::report::Reporter;
 use crate::validate::Plan;
-use agentkit_protocol::{Capabilities, Ended, Failure, FailureKind};
+use agentkit_protocol::{Capabilities, Ended, Failure, FailureKind, Probe};
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -55,4 +56,8 @@ pub(crate) fn launch(_plan: &Plan, _stdin: Stdin, _reporter: &mut Reporter) -> R
 
 pub(crate) fn probe() -> Capabilities {
     Capabilities::unavailable(no_mechanism())
+}
+
+pub(crate) fn probe_each() -> Probe {
+    Probe { best: probe(), each: BTreeMap::new() }
 }

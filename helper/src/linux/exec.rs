@@ -7,14 +7,13 @@ use super::message::{self, Message};
 use super::program::{self, Program};
 use super::signals;
 use super::sys;
-use super::view::HOME;
 use crate::error::{Context, Result, failure};
 use crate::validate::Plan;
 use agentkit_protocol::{Bytes, FailureKind};
 use nix::libc;
 use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -22,6 +21,8 @@ use std::path::{Path, PathBuf};
 
 const STEP: &str = "exec";
 const FIRST_AFTER_STREAMS: i32 = 3;
+/// Where policies find the private directory for temporary files.
+pub(crate) const TEMPORARY: &str = "/tmp";
 
 /// Where the command reads and writes.
 pub(crate) enum Streams<'a> {
@@ -35,6 +36,18 @@ pub(crate) enum Streams<'a> {
     },
 }
 
+/// Where the command finds what is its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'a> {
+    /// Where it starts.
+    pub(crate) directory: &'a Path,
+    /// The same as the caller spelled it.
+    pub(crate) spelling: &'a Path,
+    pub(crate) home: &'a Path,
+    /// For temporary files.
+    pub(crate) temporary: &'a Path,
+}
+
 /// Everything that execve needs, made before the fork.
 pub(crate) struct Command<'a> {
     path: CString,
@@ -46,30 +59,30 @@ pub(crate) struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    pub(crate) fn new(
-        plan: &Plan,
-        program: &Program,
-        (directory, spelling): (&Path, &Path),
-        streams: Streams<'a>,
-    ) -> Result<Self> {
+    pub(crate) fn new(plan: &Plan, program: &Program, places: Places, streams: Streams<'a>) -> Result<Self> {
         let c_string =
             |bytes: Vec<u8>| CString::new(bytes).map_err(io::Error::from).context(STEP, "make a C string");
-        let path = c_string(program.path.as_os_str().as_bytes().to_vec())?;
-        let mut argv = program.argv.clone();
+        let path = c_string(of_file(plan, places, program.path.as_os_str().as_bytes()))?;
+        let argv = program.argv.iter().map(|word| c_string(of_file(plan, places, word.to_bytes())));
+        let mut argv = argv.collect::<Result<Vec<_>>>()?;
         if let Some(name) = argv.first_mut().filter(|name| name.to_bytes().starts_with(b"/")) {
             // Interpreters find their library from it, and a link among its parents does not exist inside.
             *name = path.clone();
         }
-        let env = environment(plan, program, spelling, &streams)
-            .into_iter()
-            .map(c_string)
-            .collect::<Result<_>>()?;
-        Ok(Command { path, argv, env, directory: directory.to_path_buf(), streams, topics: Topics::of(plan) })
+        let env =
+            environment(plan, program, places, &streams).into_iter().map(c_string).collect::<Result<_>>()?;
+        let directory = places.directory.to_path_buf();
+        Ok(Command { path, argv, env, directory, streams, topics: Topics::of(plan) })
     }
 
-    /// Starts the command and returns its pid once it was really executed.
-    pub(crate) fn start(self, channel: &OwnedFd) -> Result<libc::pid_t> {
-        let become_command = || match self.prepare(channel) {
+    /// Starts the command and returns its pid once it was really executed. `confine` is what is left to be done in its own
+    /// process, in the memory of this one.
+    pub(crate) fn start(
+        self,
+        channel: &OwnedFd,
+        confine: &dyn Fn() -> io::Result<()>,
+    ) -> Result<libc::pid_t> {
+        let become_command = || match self.prepare(channel, confine) {
             Ok(()) => sys::execute(&self.path, &self.argv, &self.env),
             Err(error) => error,
         };
@@ -78,8 +91,8 @@ impl<'a> Command<'a> {
             .map_err(|error| self.not_started(error.raw_os_error().unwrap_or(libc::EIO)))
     }
 
-    /// Between clone and exec. The limits, the filter and the lack of privileges are inherited.
-    fn prepare(&self, channel: &OwnedFd) -> io::Result<()> {
+    /// Between clone and exec.
+    fn prepare(&self, channel: &OwnedFd, confine: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
         // A session of its own: no controlling terminal, and a group that the caller's signals do not reach.
         if !Layer::Session.is_off() {
             setsid()?;
@@ -89,6 +102,7 @@ impl<'a> Command<'a> {
         signals::unblock()?;
         self.connect_streams()?;
         chdir(&self.directory)?;
+        confine()?;
         if !self.topics.are_none() {
             let listener = self.topics.ask_supervisor()?;
             message::send(channel.as_fd(), &Message::Asks, &[listener.as_fd()])?;
@@ -136,7 +150,7 @@ impl<'a> Command<'a> {
     }
 
     fn what_is_missing(&self) -> String {
-        let path = self.directory.join(std::ffi::OsStr::from_bytes(self.path.to_bytes()));
+        let path = self.directory.join(OsStr::from_bytes(self.path.to_bytes()));
         match program::leads_to(&path) {
             Some(end) => format!(
                 "it leads to {end:?}: if the host has that, name its directory in PATH or grant it by a rule, because \
@@ -148,20 +162,31 @@ impl<'a> Command<'a> {
     }
 }
 
+/// The path of one of the policy's files, as the policy calls it, leads to where that is. Anything else stays what it is.
+fn of_file(plan: &Plan, places: Places, word: &[u8]) -> Vec<u8> {
+    let name = word.strip_prefix(TEMPORARY.as_bytes()).and_then(|rest| rest.strip_prefix(b"/"));
+    let is_file = |name: &&[u8]| plan.files.iter().any(|(file, _)| file.as_os_str().as_bytes() == *name);
+    match name.filter(is_file) {
+        Some(name) => places.temporary.join(OsStr::from_bytes(name)).into_os_string().into_encoded_bytes(),
+        None => word.to_vec(),
+    }
+}
+
 /// What the jail sets, then what the policy adds. Nothing is inherited.
-fn environment(plan: &Plan, program: &Program, workdir: &Path, streams: &Streams) -> Vec<Vec<u8>> {
+fn environment(plan: &Plan, program: &Program, places: Places, streams: &Streams) -> Vec<Vec<u8>> {
+    let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
     let mut variables: BTreeMap<&str, Vec<u8>> = [
-        ("HOME", HOME.as_bytes().to_vec()),
+        ("HOME", bytes(places.home)),
         ("LANG", b"C.UTF-8".to_vec()),
         ("LOGNAME", b"jail".to_vec()),
         ("PATH", program.search_path.as_bytes().to_vec()),
-        ("PWD", workdir.as_os_str().as_bytes().to_vec()),
+        ("PWD", bytes(places.spelling)),
         ("SHELL", b"/bin/sh".to_vec()),
-        ("TMPDIR", b"/tmp".to_vec()),
+        ("TMPDIR", bytes(places.temporary)),
         ("USER", b"jail".to_vec()),
     ]
     .into();
-    let cargo_home = program.cargo_home.iter().map(|home| home.as_os_str().as_bytes().to_vec());
+    let cargo_home = program.cargo_home.iter().map(|home| bytes(home));
     variables.extend(cargo_home.map(|home| ("CARGO_HOME", home)));
     if let Streams::Terminal { kind, .. } = streams {
         variables.insert("TERM", kind.to_vec());
