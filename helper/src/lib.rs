@@ -115,7 +115,7 @@ fn print(policy: &Policy) -> i32 {
 /// Tries the complete path up to the point where the command would be executed.
 fn probe(format: Format) -> i32 {
     match format {
-        Format::Frame => report::send_capabilities(platform::probe()),
+        Format::Frame(choice) => report::send_capabilities(platform::probe(choice)),
         Format::Table => report::print_capabilities(&platform::probe_each(), table::of),
         Format::Json => report::print_capabilities(&platform::probe_each(), |probe| {
             // A string of strings and numbers cannot fail.

@@ -181,10 +181,10 @@ fn files_of_the_policy_are_found() -> Result<(), Stop> {
 /// Daemons that hear no signal, a heap of processes that fork, and a tree that is hard to remove.
 const LEAVE: &str = r#"
 trap '' TERM HUP INT
+mkdir -p "$HOME/a/b"; mkdir -m 0 "$HOME/a/closed"; ln -s / "$HOME/a/link"; mkfifo "$HOME/a/fifo"
 for i in 1 2 3; do (setsid sh -c 'trap "" TERM HUP; (sleep 1000; :) & sleep 1000; :' &); done
 f() { while :; do sleep 1000 & sleep 0; done; }
-f 2>/dev/null & f 2>/dev/null &
-mkdir -p "$HOME/a/b"; mkdir -m 0 "$HOME/a/closed"; ln -s / "$HOME/a/link"; mkfifo "$HOME/a/fifo"
+f 2>/dev/null &
 echo ready; exec >&-
 "#;
 

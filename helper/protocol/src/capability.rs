@@ -140,7 +140,7 @@ pub struct Capabilities {
     pub mechanism: Option<Mechanism>,
     /// A level for every [`Control`].
     pub controls: BTreeMap<Control, Level>,
-    /// Why no mechanism works here: the failing step, its errno and what a person can do about it.
+    /// Why no mechanism works here, or no better one: the failing step, its errno and what a person can do about it.
     pub failure: Option<Failure>,
 }
 

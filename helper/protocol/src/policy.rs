@@ -112,6 +112,15 @@ impl From<Mechanism> for Choice {
 }
 
 impl Choice {
+    /// Its name in policies and flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Choice::Auto => "auto",
+            Choice::Namespaces => "namespaces",
+            Choice::Landlock => "landlock",
+        }
+    }
+
     /// Whether it leaves room for this one.
     pub fn allows(self, mechanism: Mechanism) -> bool {
         match self {

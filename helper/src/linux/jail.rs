@@ -71,11 +71,11 @@ impl Jail {
     }
 
     /// Waits until nothing in it is alive any more but its init, who would be waited for otherwise.
-    pub(crate) fn wait_until_gone(&self) {
+    pub(crate) fn wait_until_gone(&self) -> Result<()> {
         match &self.held_by {
             // The kernel makes init wait for all others.
             #[cfg(feature = "namespaces")]
-            HeldBy::Namespace { .. } => {}
+            HeldBy::Namespace { .. } => Ok(()),
             #[cfg(feature = "landlock")]
             HeldBy::Init(tree) => tree.wait_until_gone(self),
         }

@@ -5,8 +5,6 @@ use super::cpu::Ledger;
 use super::disk::Disk;
 use super::layers::Layer;
 use super::memory::Memory;
-#[cfg(feature = "namespaces")]
-use super::namespaces;
 use super::pace::{rest_after, short_rest_after, time_spent};
 use super::sockets::Sockets;
 use super::usage;
@@ -21,6 +19,8 @@ pub(crate) const INTERVAL: Duration = Duration::from_millis(10);
 /// How much later than a process the tree is killed for its processor time: a handler of SIGXCPU may say goodbye.
 const GOODBYE: Duration = Duration::from_millis(200);
 
+/// What the jail's own accounts and names of hosts take of the file system that they share with the private directories.
+const OWN_BLOCKS: u64 = 4;
 /// Of what a file system lost bytes, in evidence.
 const WORK_DIR: &str = "the work dir";
 const PRIVATE: &str = "the private directories";
@@ -163,8 +163,7 @@ impl<'a> Looks<'a> {
             return;
         }
         let Some(system) = self.open.as_ref().and_then(|(_, private)| fstatfs(private).ok()) else { return };
-        let blocks =
-            system.blocks().saturating_sub(system.blocks_free()).saturating_sub(namespaces::OWN_BLOCKS);
+        let blocks = system.blocks().saturating_sub(system.blocks_free()).saturating_sub(OWN_BLOCKS);
         let used = blocks.saturating_mul(u64::try_from(system.block_size()).unwrap_or(0));
         self.peak.private = self.peak.private.max(used);
         self.disk_was_full |= system.blocks_free() == 0 || system.files_free() == 0;

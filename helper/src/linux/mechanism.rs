@@ -132,7 +132,7 @@ pub(super) fn of_all(mut all: Vec<(Mechanism, Failure)>) -> Failure {
     Failure { errno, ..failure(kind, STEP, format_args!("no mechanism works here: {}", each.join("; "))) }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "namespaces", feature = "landlock"))]
 mod tests {
     use super::*;
 

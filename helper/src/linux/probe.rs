@@ -17,31 +17,36 @@ const STEP: &str = "probe";
 /// How long one mechanism may take; a launch takes milliseconds.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// With the first mechanism that works.
-pub(crate) fn probe() -> Capabilities {
-    with(Choice::Auto)
-}
-
 /// Every mechanism for itself, each in a process of its own: a launch gives up what the next one may need.
 pub(crate) fn probe_each() -> Probe {
     let one = |mechanism| apart(mechanism).unwrap_or_else(Capabilities::unavailable);
     let each: BTreeMap<_, _> = BUILT.iter().map(|mechanism| (*mechanism, one(*mechanism))).collect();
-    let works = |capabilities: &&Capabilities| capabilities.mechanism.is_some();
-    let best = each.values().find(works).cloned();
-    Probe { best: best.unwrap_or_else(|| Capabilities::unavailable(failure_of_all(&each))), each }
+    let mut failures = Vec::new();
+    for (mechanism, capabilities) in &each {
+        match &capabilities.failure {
+            Some(failure) => failures.push((*mechanism, failure.clone())),
+            None => return Probe { best: after(failures, capabilities.clone()), each },
+        }
+    }
+    Probe { best: Capabilities::unavailable(mechanism::of_all(failures)), each }
 }
 
-fn failure_of_all(each: &BTreeMap<Mechanism, Capabilities>) -> Failure {
-    let failures = each.iter().filter_map(|(mechanism, it)| Some((*mechanism, it.failure.clone()?)));
-    mechanism::of_all(failures.collect())
+/// With why no better mechanism works.
+fn after(failures: Vec<(Mechanism, Failure)>, found: Capabilities) -> Capabilities {
+    let failure = (!failures.is_empty()).then(|| mechanism::of_all(failures));
+    Capabilities { failure, ..found }
 }
 
-fn with(choice: Choice) -> Capabilities {
+/// With the first of these mechanisms that works.
+pub(crate) fn probe(choice: Choice) -> Capabilities {
     let mut found = None;
     let policy = Policy { mechanism: choice, ..Policy::new(["true"]) };
     let outcome = validate::plan(policy).and_then(|plan| {
         let workdir = WorkPath::find(&plan)?;
-        mechanism::run(&plan, &workdir, Vec::new(), None, None, |started| found = Some(started.capabilities))
+        mechanism::run(&plan, &workdir, Vec::new(), None, None, |started| {
+            let failures = started.passed_over.into_iter().map(|it| (it.mechanism, it.failure));
+            found = Some(after(failures.collect(), started.capabilities));
+        })
     });
     let without_answer = || failure(FailureKind::Host, STEP, "the probe ended without an answer");
     match (outcome, found) {
@@ -56,7 +61,7 @@ fn apart(mechanism: Mechanism) -> Result<Capabilities> {
     match sys::fork().context(STEP, "fork")? {
         Forked::Child => {
             drop(answer);
-            let told = serde_json::to_vec(&with(mechanism.into())).map(|text| tell.write_all(&text));
+            let told = serde_json::to_vec(&probe(mechanism.into())).map(|text| tell.write_all(&text));
             std::process::exit(i32::from(!matches!(told, Ok(Ok(())))))
         }
         Forked::Parent { pid, .. } => {

@@ -323,11 +323,12 @@ impl<'a> Supervisor<'a> {
     /// Waits until everything is dead, and sums up.
     fn bury(mut self) -> std::result::Result<Ended, Failed> {
         let mut running = self.started.take();
-        self.jail.wait_until_gone();
+        let gone = self.jail.wait_until_gone();
         if let Some(running) = &mut running {
             running.looks.end();
         }
-        let (status, cpu) = match self.jail.bury() {
+        let buried = self.jail.bury();
+        let (status, cpu) = match gone.and(buried) {
             Ok(waited) => waited,
             Err(failure) => return Err(self.broke(failure)),
         };

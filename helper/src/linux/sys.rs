@@ -360,12 +360,11 @@ pub(crate) fn wait_for_signal(signals: &SigSet, longest: Duration) -> io::Result
     Ok(Some((info.si_signo, from_outside)))
 }
 
-/// The same for one child: whether it had ended.
+/// `wait4(2)` for one child, if it has ended by now. How, is of no interest.
 #[cfg(feature = "landlock")]
-pub(crate) fn take_this_child(pid: libc::pid_t) -> bool {
-    let mut status = 0;
-    // SAFETY: the status is valid for writes through the call, and no usage is asked for.
-    unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, std::ptr::null_mut()) == pid }
+pub(crate) fn take_this_child(pid: libc::pid_t) {
+    // SAFETY: neither status nor usage is asked for.
+    unsafe { libc::wait4(pid, std::ptr::null_mut(), libc::WNOHANG, std::ptr::null_mut()) };
 }
 
 /// `wait4(2)` for any child that has ended by now: its pid and wait status. The status is left as it is: there are more

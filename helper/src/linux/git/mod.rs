@@ -79,6 +79,7 @@ impl Guards {
     }
 
     /// Protects the names in the root that is being built.
+    #[cfg(feature = "namespaces")]
     pub(crate) fn cover(&self) -> Result<()> {
         self.0.iter().try_for_each(Guard::cover)
     }

@@ -8,8 +8,10 @@ use crate::linux::deadline;
 use crate::linux::sys;
 use crate::linux::usage::{self, Process};
 use agentkit_protocol::FailureKind;
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,9 +22,24 @@ const LONGEST: Duration = Duration::from_secs(15);
 /// How long to wait for news between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Ends all that descends from this process and was not there before: a child counts with all below it if `is_ours` says
-/// so. Ended children are waited for.
-pub(super) fn all_below(is_ours: impl Fn(&Process) -> bool) -> Result<()> {
+/// Ends all that descends from this process, which has no other children.
+pub(super) fn everything() -> Result<()> {
+    until(|_| true, has_no_child)
+}
+
+/// Ends the children of this process that `is_ours` names, with all below them.
+pub(super) fn strays(is_ours: impl Fn(&Process) -> bool) -> Result<()> {
+    until(is_ours, || true)
+}
+
+/// The kernel's own word for it.
+fn has_no_child() -> bool {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::All, flags) == Err(Errno::ECHILD)
+}
+
+/// Ended children are waited for.
+fn until(is_ours: impl Fn(&Process) -> bool, is_done: impl Fn() -> bool) -> Result<()> {
     let proc = OwnedFd::from(File::open("/proc").context(STEP, "open /proc")?);
     let end = deadline::after(Instant::now(), LONGEST);
     loop {
@@ -31,13 +48,12 @@ pub(super) fn all_below(is_ours: impl Fn(&Process) -> bool) -> Result<()> {
             kill(&proc, process);
         }
         let children = found.iter().filter(|process| process.parent == std::process::id());
-        let mut waited_for = children.map(|process| sys::take_this_child(process.pid.cast_signed()));
-        let still_there = found.len().saturating_sub(waited_for.by_ref().filter(|ended| *ended).count());
-        if still_there == 0 && found.is_empty() {
+        children.for_each(|process| sys::take_this_child(process.pid.cast_signed()));
+        if found.is_empty() && is_done() {
             return Ok(());
         }
         if Instant::now() > end {
-            let message = format!("{still_there} processes are alive {LONGEST:?} after they were killed");
+            let message = format!("{} processes are alive {LONGEST:?} after they were killed", found.len());
             return Err(failure(FailureKind::Host, STEP, message));
         }
         let mut news = SigSet::empty();

@@ -41,7 +41,7 @@ pub(super) fn main(
     {
         say(ended);
     }
-    say(end::all_below(|_| true).map_or_else(Message::Broke, |()| Message::Gone));
+    say(end::everything().map_or_else(Message::Broke, |()| Message::Gone));
     // It has a last look at what is private before that is removed.
     while let Ok(Some(_)) = message::receive::<Order>(channel.as_fd()) {}
     drop(private.remove());

@@ -2,10 +2,11 @@
 
 use super::private::Private;
 use super::{STEP, end};
-use crate::error::{Context, Result};
+use crate::error::{Context, Result, failure};
 use crate::linux::jail::Jail;
 use crate::linux::message::{self, Message, Order};
 use crate::linux::{deadline, sys, usage};
+use agentkit_protocol::FailureKind;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{Shutdown, shutdown};
@@ -32,16 +33,18 @@ impl Tree {
         drop(message::send(jail.messages.as_fd(), &Order::End, &[]));
     }
 
-    /// Until init says that nobody is left, or is dead itself.
-    pub(crate) fn wait_until_gone(&self, jail: &Jail) {
+    /// Until init says that nobody is left, or is dead itself. It may also say that it could not come to that.
+    pub(crate) fn wait_until_gone(&self, jail: &Jail) -> Result<()> {
         let end = deadline::after(Instant::now(), LONGEST);
         // After an error it is dead, and after its end there is nothing more to hear.
         while wait(&jail.messages, end) {
             match message::receive::<Message>(jail.messages.as_fd()) {
-                Ok(Some((Message::Gone, _) | (Message::NotStarted(_), _))) | Ok(None) | Err(_) => return,
+                Ok(Some((Message::Gone, _)) | None) | Err(_) => return Ok(()),
+                Ok(Some((Message::Broke(failure), _))) => return Err(failure),
                 Ok(Some(_)) => {}
             }
         }
+        Err(failure(FailureKind::Host, STEP, format_args!("the jail's init did nothing for {LONGEST:?}")))
     }
 
     /// Lets init remove what is private, and waits for it. What it did not do, since somebody killed it, is done here.
@@ -59,7 +62,7 @@ impl Tree {
         if !libc::WIFEXITED(waited.0) {
             let session = nix::unistd::getsid(None).map_or(0, |session| session.as_raw().unsigned_abs());
             // All that the supervisor has started itself is in its own session, or older than the jail.
-            end::all_below(|child| {
+            end::strays(|child| {
                 child.session != session && started.is_none_or(|started| child.started >= started)
             })?;
         }

@@ -10,7 +10,6 @@ mod network;
 pub(super) mod root;
 
 pub(crate) use capabilities::derive;
-pub(crate) use mounts::OWN_BLOCKS;
 
 use crate::error::{Context, Hint, NO_USER_NAMESPACES, Result};
 use crate::linux::jail::{HeldBy, Jail};

@@ -132,9 +132,6 @@ fn bind(source: &Path, path: &Path, root: &mut Root, is_dir: bool) -> Result<()>
     Ok(())
 }
 
-/// What these files take of the file system that they share with the private directories.
-pub(crate) const OWN_BLOCKS: u64 = 4;
-
 /// Programs want to know who they are; the host's accounts are nobody's business.
 fn make_accounts(root: &mut Root) -> Result<()> {
     let passwd =

@@ -77,6 +77,7 @@ pub(crate) struct Entry {
     /// A second one for whoever looks at it from outside while root's jail is in the first.
     outside: Option<OwnedFd>,
     /// Its mount stands at its path, also outside.
+    #[cfg(feature = "landlock")]
     in_place: bool,
 }
 
@@ -89,6 +90,7 @@ impl Entry {
             identity,
             opened: None,
             outside: None,
+            #[cfg(feature = "landlock")]
             in_place: false,
         }
     }
