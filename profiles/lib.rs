@@ -12,6 +12,7 @@ pub const SECCOMP: &[(&str, &str)] = &[
     ("files.json", include_str!("seccomp/files.json")),
     ("kernel.json", include_str!("seccomp/kernel.json")),
     ("keys.json", include_str!("seccomp/keys.json")),
+    ("landlock.json", include_str!("seccomp/landlock.json")),
     ("memory.json", include_str!("seccomp/memory.json")),
     ("mounts.json", include_str!("seccomp/mounts.json")),
     ("namespaces.json", include_str!("seccomp/namespaces.json")),

@@ -3,8 +3,8 @@
 mod support;
 
 use agentkit_client::{
-    Cancel, Commit, Committed, Control, EndedBy, Error, FailureKind, Helper, Limits, Outcome, Sandbox,
-    SandboxBuilder, WorkDir,
+    Cancel, Choice, Commit, Committed, Control, EndedBy, Error, FailureKind, Helper, Limits, Mechanism,
+    Outcome, Sandbox, SandboxBuilder, WorkDir,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -293,11 +293,17 @@ fn strict_is_refused() -> Result<(), Stop> {
     let Err(Error::Refused(failure)) = result else { panic!("{result:?}") };
     assert_eq!(failure.kind, FailureKind::Required);
     assert!(
-        failure.message.starts_with("network_blocked, filesystem_confined: none: namespaces: clone"),
+        failure.message.starts_with("filesystem_confined: partial: ")
+            && failure.message.contains("namespaces: clone"),
         "{failure}"
     );
-    let result = builder().limits(Limits::default()).build()?.run(["true"]);
-    assert!(matches!(result, Err(Error::Unavailable(_))), "{result:?}");
+    let only = builder().mechanism(Choice::Namespaces).build()?.run(["true"]);
+    assert!(matches!(only, Err(Error::Unavailable(_))), "{only:?}");
+    // Without a requirement what is left will do, and the outcome says so.
+    let started = builder().limits(Limits::default()).build()?.run_code("sh", "true")?.started;
+    assert_eq!((started.mechanism, started.passed_over.len()), (Mechanism::Landlock, 1), "{started:?}");
+    let chosen = builder().mechanism(Choice::Landlock).require([Control::NetworkBlocked]).build()?;
+    assert_eq!(chosen.capabilities().mechanism, Some(Mechanism::Landlock));
     Ok(())
 }
 

@@ -2,11 +2,15 @@
 //! forbids some system calls, by namespaces in which something is switched off.
 
 mod jail;
+#[path = "honesty/landlock.rs"]
+mod landlock;
 #[path = "honesty/shortage.rs"]
 mod shortage;
 mod support;
 
-use agentkit_protocol::{Capabilities, Control, FailureKind, Level, Policy, WorkDir};
+use agentkit_protocol::{
+    Capabilities, Choice, Control, Event, Failure, FailureKind, Level, Mechanism, Policy, Probe, WorkDir,
+};
 use jail::desk::{Desk, json};
 use jail::stage::{Stage, helper};
 use std::process::{ExitCode, Output};
@@ -18,7 +22,7 @@ const ENOSPC: i32 = 28;
 
 fn main() -> ExitCode {
     let tests = || {
-        support::run(vec![
+        let mut trials = vec![
             trial("no_part_can_be_left_out_of_this_build", no_part_can_be_left_out_of_this_build),
             trial("a_host_that_forbids_namespaces", a_host_that_forbids_namespaces),
             trial("a_host_that_lacks_clone3", a_host_that_lacks_clone3),
@@ -49,27 +53,27 @@ fn main() -> ExitCode {
             ),
             trial("a_launcher_that_may_write_no_file", shortage::a_launcher_that_may_write_no_file),
             trial("a_work_dir_that_the_command_fills", shortage::a_work_dir_that_the_command_fills),
-        ])
+        ];
+        trials.extend(landlock::TESTS.iter().map(|(name, test)| trial(&format!("landlock::{name}"), test)));
+        support::run(trials)
     };
     Stage::run(tests)
 }
 
-/// A host that cannot have a jail must say so: nothing is claimed, the reason names a step and the errno, and nothing
-/// runs. Returns step and message.
+/// A host that cannot have namespaces must say so: nothing is claimed of them, the reason names a step and the errno, and
+/// nothing runs under them. Returns step and message.
 fn is_honest(before: &[String], errno: i32) -> Result<(String, String), Stop> {
     let desk = Desk::new()?;
     let probe = desk.call_under(before, &["--probe", "--json"], b"")?;
-    let capabilities = no_mechanism(&probe)?;
-    let failure = capabilities.failure.ok_or_else(|| Stop::Fail("there is no reason".into()))?;
+    let failure = no_namespaces(&probe)?;
     assert_eq!((failure.kind, failure.errno), (FailureKind::Host, Some(errno)), "{failure:?}");
     let table = desk.call_under(before, &["--probe"], b"")?;
-    assert_eq!(table.status.code(), Some(125));
-    assert!(
-        text(&table).contains("none works here") && text(&table).contains(&failure.message),
-        "{}",
-        text(&table)
-    );
-    let run = desk.call_under(before, &[], &json(&desk.tracer())?)?;
+    assert_eq!(table.status.code(), probe.status.code());
+    let says = format!("namespaces does not work here: {}: {}", failure.step, failure.message);
+    assert!(text(&table).contains(&says), "{}", text(&table));
+    falls_back_in_the_open(&desk, before, &probe)?;
+    let only = Policy { mechanism: Choice::Namespaces, ..desk.tracer() };
+    let run = desk.call_under(before, &[], &json(&only)?)?;
     let message = String::from_utf8_lossy(&run.stderr).into_owned();
     assert_eq!((run.status.code(), run.stdout.len(), desk.ran()), (Some(125), 0, false), "{run:?}");
     // With a work dir a run may need the forbidden call earlier than a probe, in another step.
@@ -82,12 +86,49 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn no_mechanism(probe: &Output) -> Result<Capabilities, Stop> {
-    let capabilities: Capabilities = serde_json::from_slice(&probe.stdout)?;
-    assert_eq!((probe.status.code(), capabilities.mechanism), (Some(125), None), "{probe:?}");
-    assert_eq!(capabilities.controls.len(), Control::ALL.len());
+/// Nothing is claimed of namespaces, and another mechanism is only said to work if it does. Returns why they do not.
+fn no_namespaces(probe: &Output) -> Result<Failure, Stop> {
+    let answer: Probe = serde_json::from_slice(&probe.stdout)?;
+    let expected = if answer.best.mechanism.is_some() { 0 } else { 125 };
+    assert_eq!(probe.status.code(), Some(expected), "{probe:?}");
+    let capabilities = &answer.each[&Mechanism::Namespaces];
+    assert_eq!((capabilities.mechanism, capabilities.controls.len()), (None, Control::ALL.len()));
     assert!(capabilities.controls.values().all(|level| matches!(level, Level::None(_))), "{capabilities:?}");
-    Ok(capabilities)
+    capabilities.failure.clone().ok_or_else(|| Stop::Fail("there is no reason".into()))
+}
+
+/// What takes over is told on standard error and in the report, and no requirement is met by it that it does not meet.
+/// Where nothing can, nothing runs, and the reasons of all are given.
+fn falls_back_in_the_open(desk: &Desk, before: &[String], probe: &Output) -> Result<(), Stop> {
+    let answer: Probe = serde_json::from_slice(&probe.stdout)?;
+    let scratch = Policy::new(["sh", "-c", "echo ran"]);
+    // To a file, since some of these hosts give a program no thread that could write to a pipe.
+    let report = desk.path("report");
+    let reporting = ["sh", "-c", "exec 3>\"$0\"; exec \"$@\"", &report.to_string_lossy()].map(str::to_owned);
+    let before = [&reporting[..], before].concat();
+    let run = desk.call_under(&before, &["--report-fd", "3"], &json(&scratch)?)?;
+    let events = std::fs::read_to_string(&report)?;
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(said.lines().count() == 1 && said.contains("namespaces: "), "{said}");
+    let strict = Policy { require: [Control::FilesystemConfined].into(), ..scratch.clone() };
+    let refused = desk.call_under(&before, &["--report-fd", "3"], &json(&strict)?)?;
+    assert!(refused.status.code() == Some(125) && !text(&refused).contains("ran\n"), "{refused:?}");
+    let Some(mechanism) = answer.best.mechanism else {
+        assert!(run.status.code() == Some(125) && said.contains("landlock: "), "{run:?}");
+        return Ok(());
+    };
+    let says = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(says.contains("namespaces: ") && says.contains("filesystem_confined is required"), "{says}");
+    assert!(run.status.success() && text(&run).contains("ran\n"), "{run:?}");
+    let started = events.lines().find_map(|line| match serde_json::from_str(line) {
+        Ok(Event::Started(started)) => Some(started),
+        _ => None,
+    });
+    let started = started.ok_or_else(|| Stop::Fail(format!("no report: {run:?}")))?;
+    assert_eq!((started.mechanism, mechanism), (Mechanism::Landlock, Mechanism::Landlock));
+    assert_eq!(started.capabilities, answer.each[&mechanism]);
+    assert_eq!(started.passed_over[0].failure.kind, FailureKind::Host);
+    Ok(())
 }
 
 /// Only a build for `tests/mutants` knows the variable.
@@ -150,6 +191,11 @@ fn a_host_whose_landlock_does_nothing() -> Result<(), Stop> {
     let message = String::from_utf8_lossy(&run.stderr);
     assert_eq!((run.status.code(), desk.ran()), (Some(125), false), "{run:?}");
     assert!(message.contains("landlock: ") && message.contains("could still be changed"), "{message}");
+    // What would take over tries it, too.
+    let alone = Policy { mechanism: Choice::Landlock, ..Policy::new(["true"]) };
+    let run = desk.call_under(&says_done, &[], &json(&alone)?)?;
+    let message = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.code() == Some(125) && message.contains("filesystem_confined is none"), "{run:?}");
     Ok(())
 }
 
@@ -171,7 +217,8 @@ fn a_host_that_cannot_show_its_directories() -> Result<(), Stop> {
     for (call, errno) in [("open_tree", ENOSYS), ("move_mount", EPERM)] {
         let lacking = seccomp::preloader(&[(call, errno)]);
         assert_eq!(desk.call_under(&lacking, &["--probe"], b"")?.status.code(), Some(0), "{call}");
-        let run = desk.call_under(&lacking, &[], &json(&desk.tracer())?)?;
+        let only = Policy { mechanism: Choice::Namespaces, ..desk.tracer() };
+        let run = desk.call_under(&lacking, &[], &json(&only)?)?;
         assert_eq!((run.status.code(), run.stdout.len(), desk.ran()), (Some(125), 0, false), "{run:?}");
         assert!(String::from_utf8_lossy(&run.stderr).contains(call), "{run:?}");
     }
@@ -186,12 +233,16 @@ fn a_host_with_no_namespaces_left() -> Result<(), Stop> {
     let before = "exec unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_user_namespaces; exec \"$@\"' sh \"$@\"";
     let desk = Desk::new()?;
     let probe = desk.call_under(&words(before), &["--probe", "--json"], b"")?;
-    let failure = no_mechanism(&probe)?.failure.ok_or_else(|| Stop::Fail("there is no reason".into()))?;
+    let failure = no_namespaces(&probe)?;
     // Root has lost its other uids in there, which it notices first.
     let expected = [("namespaces", Some(ENOSPC)), ("identity", None)];
     assert!(expected.contains(&(&failure.step, failure.errno)), "{failure:?}");
-    let run = desk.call_under(&words(before), &[], &json(&desk.tracer())?)?;
+    let only = Policy { mechanism: Choice::Namespaces, ..desk.tracer() };
+    let run = desk.call_under(&words(before), &[], &json(&only)?)?;
     assert_eq!((run.status.code(), desk.ran()), (Some(125), false));
+    if failure.step == "namespaces" {
+        falls_back_in_the_open(&desk, &words(before), &probe)?;
+    }
     Ok(())
 }
 

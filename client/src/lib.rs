@@ -37,9 +37,9 @@ mod sandbox;
 mod supervise;
 
 pub use agentkit_protocol::{
-    Access, Attempt, Bytes, Capabilities, Change, ChangeKind, Changes, Commit, Committed, Control, Ended,
-    EndedBy, EntryKind, Failure, FailureKind, GitNames, KeptBack, Level, Limit, LimitReached, Limits,
-    Mechanism, Net, ProcFiles, Quarantined, Rule, Started, Usage, Watch, WorkDir,
+    Access, Attempt, Bytes, Capabilities, Change, ChangeKind, Changes, Choice, Commit, Committed, Control,
+    Ended, EndedBy, EntryKind, Failure, FailureKind, GitNames, KeptBack, Level, Limit, LimitReached, Limits,
+    Mechanism, Net, PassedOver, ProcFiles, Quarantined, Rule, Started, Usage, Watch, WorkDir,
 };
 pub use cancel::Cancel;
 pub use command::Command;

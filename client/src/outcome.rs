@@ -121,6 +121,7 @@ mod tests {
             started: Started {
                 version: VERSION,
                 mechanism: Mechanism::Namespaces,
+                passed_over: Vec::new(),
                 helper: Bytes::from("/agentkit-jail"),
                 capabilities: Capabilities::unavailable(host("test", "nothing is enforced here")),
                 read_back: ReadBack::default(),

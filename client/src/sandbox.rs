@@ -6,7 +6,7 @@ use crate::error::{Error, host, policy};
 use crate::locate::Helper;
 use crate::outcome::Outcome;
 use agentkit_protocol::{
-    Access, Bytes, Capabilities, Control, Failure, FailureKind, GitNames, Level, Limits, Net, Policy,
+    Access, Bytes, Capabilities, Choice, Control, Failure, FailureKind, GitNames, Level, Limits, Net, Policy,
     ProcFiles, Rule, Watch, WorkDir,
 };
 use std::ffi::OsStr;
@@ -47,7 +47,7 @@ impl Sandbox {
     /// What this host enforces, control by control. Asked once, by setting up a jail; later calls get the same answer,
     /// and so does every variation of this sandbox. Where no jail can be had, [`Capabilities::failure`] says why.
     pub fn capabilities(&self) -> &Capabilities {
-        self.host.capabilities.get_or_init(|| probe(&self.host.helper))
+        self.host.capabilities.get_or_init(|| probe(&self.host.helper, self.template.mechanism))
     }
 
     /// The wall-clock limit of every run that sets none of its own.
@@ -159,6 +159,12 @@ impl SandboxBuilder {
         self
     }
 
+    /// Which mechanism may confine the commands: the best that the host gives, unless told.
+    pub fn mechanism(mut self, choice: Choice) -> Self {
+        self.template.mechanism = choice;
+        self
+    }
+
     /// Attempts whose traces are recorded: [`Ended::attempts`](crate::Ended::attempts).
     pub fn watch(mut self, watch: Watch) -> Self {
         self.template.watch = watch;
@@ -209,8 +215,11 @@ impl SandboxBuilder {
         }
         // A group that bounds memory is made for whoever requires it, so that only a launch can tell.
         let told = required.iter().copied().filter(|control| *control != Control::MemoryLimited);
-        match sandbox.capabilities().missing(told) {
-            missing if !missing.is_empty() => return Err(Error::Refused(requirement_not_met(&missing))),
+        let capabilities = sandbox.capabilities();
+        match capabilities.missing(told) {
+            missing if !missing.is_empty() => {
+                return Err(Error::Refused(requirement_not_met(&missing, capabilities)));
+            }
             _ if required.contains(&Control::MemoryLimited) => sandbox.try_to_bound_memory()?,
             _ => {}
         }
@@ -219,12 +228,15 @@ impl SandboxBuilder {
 }
 
 /// Controls that are missing for the same reason share it: where no jail can be had, that is all of them.
-fn requirement_not_met(missing: &[(Control, Level)]) -> Failure {
+fn requirement_not_met(missing: &[(Control, Level)], capabilities: &Capabilities) -> Failure {
     let groups = missing.chunk_by(|(_, one), (_, other)| one == other).map(|group| {
         let controls: Vec<&str> = group.iter().map(|(control, _)| control.name()).collect();
         format!("{}: {}", controls.join(", "), group[0].1)
     });
-    Failure { kind: FailureKind::Required, ..host("require", groups.collect::<Vec<_>>().join("; ")) }
+    // With a lesser mechanism, the reason is that of the better one.
+    let better = capabilities.failure.iter().filter(|_| capabilities.mechanism.is_some());
+    let reasons: Vec<_> = groups.chain(better.map(ToString::to_string)).collect();
+    Failure { kind: FailureKind::Required, ..host("require", reasons.join("; ")) }
 }
 
 #[cfg(test)]
@@ -278,7 +290,7 @@ mod tests {
         let missing =
             capabilities.missing([Control::NetworkBlocked, Control::CpuLimited, Control::DiskLimited]);
         assert_eq!(
-            requirement_not_met(&missing).message,
+            requirement_not_met(&missing, &capabilities).message,
             "cpu_limited: polled: looks; disk_limited: none: gone"
         );
     }

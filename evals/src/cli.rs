@@ -2,6 +2,7 @@
 
 use crate::runner::Overrides;
 use crate::task::Category;
+use agentkit_client::Choice;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -101,6 +102,10 @@ pub struct AuditArgs {
     #[arg(long, value_name = "jail|COMMAND", value_parser = launcher)]
     pub compare: Option<String>,
 
+    /// The mechanism that the jail is to confine by: auto, namespaces, landlock or seatbelt
+    #[arg(long, default_value = "auto", value_name = "NAME", value_parser = mechanism)]
+    pub mechanism: Choice,
+
     /// Only attacks of these families
     #[arg(long, value_delimiter = ',', value_name = "FAMILY,...")]
     pub families: Vec<String>,
@@ -163,6 +168,12 @@ fn launcher(text: &str) -> Result<String, String> {
         return Err("must name a launcher; `env` is one that confines nothing".to_owned());
     }
     Ok(text.to_owned())
+}
+
+fn mechanism(text: &str) -> Result<Choice, String> {
+    let all = [Choice::Auto, Choice::Namespaces, Choice::Landlock, Choice::Seatbelt];
+    let known = || all.map(Choice::name).join(", ");
+    all.into_iter().find(|choice| choice.name() == text).ok_or_else(|| format!("must be one of {}", known()))
 }
 
 fn positive(text: &str) -> Result<u32, String> {

@@ -32,8 +32,8 @@ fn main() {
     if os != "linux" {
         return;
     }
-    for (jails, name) in [(Jails::All, "private"), (Jails::WritingHostFiles, "host")] {
-        write_filter(&arch, rules(&arch, jails), name);
+    for (name, places) in PROGRAMS {
+        write_filter(&arch, rules(&arch, places), name);
     }
 }
 
@@ -43,13 +43,19 @@ fn without_comments(text: &str) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Which jails a program is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Jails {
-    All,
-    /// What a rule can ask for by `where`.
-    WritingHostFiles,
-}
+/// What a rule can ask for by `where`; one without it is for every jail.
+const EVERYWHERE: &str = "";
+const WRITABLE_HOST: &str = "host files are writable";
+/// The programs, and which rules go into each. The first two are for a jail each, of the others a jail without namespaces
+/// has those that it needs beside one of the two.
+const PROGRAMS: [(&str, &[&str]); 6] = [
+    ("private", &[EVERYWHERE]),
+    ("host", &[EVERYWHERE, WRITABLE_HOST]),
+    ("shared", &["without namespaces"]),
+    ("own_files", &["files of the launcher's user"]),
+    ("offline", &["no network"]),
+    ("emptying", &["files can be emptied"]),
+];
 
 fn write_filter(arch: &str, rules: Vec<(String, Value)>, name: &str) {
     let mut by_number: BTreeMap<u32, Vec<Rule>> = BTreeMap::new();
@@ -72,21 +78,21 @@ fn write_filter(arch: &str, rules: Vec<(String, Value)>, name: &str) {
 }
 
 /// Every rule of every group that applies, with its answer, one for each call that the architecture has, in seccompiler's JSON form.
-fn rules(arch: &str, jails: Jails) -> Vec<(String, Value)> {
+fn rules(arch: &str, places: &[&str]) -> Vec<(String, Value)> {
     let mut all = Vec::new();
     for (file, text) in agentkit_profiles::SECCOMP {
         let group_file: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{file}: {error}"));
         for group in group_file["groups"].as_array().unwrap_or_else(|| panic!("{file} has no groups")) {
             let answer = group["answer"].as_str().unwrap_or_else(|| panic!("{file}: a group has no answer"));
             let rules = group["rules"].as_array().unwrap_or_else(|| panic!("{file}: a group has no rules"));
-            let rules = rules.iter().flat_map(|rule| expand(file, rule, arch, jails));
+            let rules = rules.iter().flat_map(|rule| expand(file, rule, arch, places));
             all.extend(rules.map(|rule| (answer.to_owned(), rule)));
         }
     }
     all
 }
 
-fn expand(file: &str, rule: &Value, arch: &str, jails: Jails) -> Vec<Value> {
+fn expand(file: &str, rule: &Value, arch: &str, places: &[&str]) -> Vec<Value> {
     assert!(
         rule["reason"].as_str().is_some_and(|reason| !reason.is_empty()),
         "{file}: a rule has no reason: {rule}"
@@ -94,11 +100,11 @@ fn expand(file: &str, rule: &Value, arch: &str, jails: Jails) -> Vec<Value> {
     if rule.get("only").is_some_and(|only| only != arch) {
         return Vec::new();
     }
-    match rule.get("where").map(Value::as_str) {
-        None => {}
-        Some(Some("host files are writable")) if jails == Jails::WritingHostFiles => {}
-        Some(Some("host files are writable")) => return Vec::new(),
-        Some(other) => panic!("{file}: a rule applies nowhere: {other:?}"),
+    let place = rule.get("where").map_or(Some(EVERYWHERE), Value::as_str);
+    let is_known = PROGRAMS.iter().any(|(_, known)| known.iter().any(|it| Some(*it) == place));
+    assert!(is_known, "{file}: a rule applies nowhere: {place:?}");
+    if !places.iter().any(|it| Some(*it) == place) {
+        return Vec::new();
     }
     let calls =
         rule["syscalls"].as_array().unwrap_or_else(|| panic!("{file}: a rule names no calls: {rule}"));

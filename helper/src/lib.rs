@@ -41,6 +41,7 @@ mod patient;
 mod report;
 #[cfg(mechanism)]
 mod sanitize;
+mod table;
 #[cfg_attr(not(mechanism), expect(dead_code, reason = "only a mechanism reads a plan"))]
 mod validate;
 
@@ -129,5 +130,12 @@ fn print(policy: &Policy) -> i32 {
 
 /// Tries the complete path up to the point where the command would be executed.
 fn probe(format: Format) -> i32 {
-    report::print_capabilities(&platform::probe(), format)
+    match format {
+        Format::Frame(choice) => report::send_capabilities(platform::probe(choice)),
+        Format::Table => report::print_capabilities(&platform::probe_each(), table::of),
+        Format::Json => report::print_capabilities(&platform::probe_each(), |probe| {
+            // A string of strings and numbers cannot fail.
+            serde_json::to_string(probe).unwrap_or_default() + "\n"
+        }),
+    }
 }

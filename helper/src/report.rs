@@ -1,10 +1,10 @@
 //! Sends the report and chooses the exit code.
 
-use crate::cli::Format;
 use crate::patient::Patient;
 use crate::{NAME, exit_code};
 use agentkit_protocol::{
-    Capabilities, Changes, Committed, Ended, EndedBy, Event, FailureKind, Level, Limit, Quarantined, frame,
+    Capabilities, Changes, Committed, Ended, EndedBy, Event, FailureKind, Limit, PassedOver, Probe,
+    Quarantined, Started, frame,
 };
 use std::fs::File;
 use std::io::{self, Write};
@@ -24,6 +24,8 @@ pub(crate) struct Script {
     report: Option<Report>,
     /// Why one could not.
     lost: Option<io::Error>,
+    /// What is to be said of the start once there is an end: nobody is to wait for a reader while the command runs.
+    notice: Option<String>,
 }
 
 enum Report {
@@ -43,7 +45,7 @@ impl Reporter {
 
     /// Messages on standard error and, if there is a `report`, lines to it.
     pub(crate) fn script(report: Option<File>) -> Self {
-        Reporter::Script(Script { report: report.map(Report::Callers), lost: None })
+        Reporter::Script(Script { report: report.map(Report::Callers), lost: None, notice: None })
     }
 
     /// Messages on standard error alone.
@@ -70,7 +72,8 @@ impl Script {
         let sent = self.send_line(event);
         self.note(sent);
         let code = exit_code(event);
-        if matches!(event, Event::Started(_)) {
+        if let Event::Started(started) = event {
+            self.notice = lesser_mechanism(started);
             return code;
         }
         if let Some(Report::Other(patient)) = &mut self.report {
@@ -78,6 +81,7 @@ impl Script {
             self.note(finished);
         }
         let mut messages = complaints(event);
+        messages.extend(self.notice.take());
         messages.extend(self.lost.iter().map(|error| format!("the report could not be written: {error}")));
         complain(&messages);
         if code == 0 && self.lost.is_some() { exit_code::FAILED } else { code }
@@ -107,6 +111,20 @@ impl Script {
             self.lost = unless_reader_is_gone(error).err();
         }
     }
+}
+
+/// That the jail was not the best there is must not pass unnoticed.
+fn lesser_mechanism(started: &Started) -> Option<String> {
+    let failures = started.passed_over.iter();
+    let each: Vec<_> =
+        failures.map(|PassedOver { mechanism, failure }| format!("{mechanism}: {failure}")).collect();
+    let used = started.mechanism;
+    (!each.is_empty()).then(|| {
+        format!(
+            "ran under {used}, which confines less (see --probe), since this host refused {}",
+            each.join("; ")
+        )
+    })
 }
 
 /// Whoever does not read any more misses nothing.
@@ -197,49 +215,30 @@ fn exit_code(event: &Event) -> i32 {
 }
 
 /// Prints the answer to `--probe` and returns the exit code that goes with it.
-pub(crate) fn print_capabilities(capabilities: &Capabilities, format: Format) -> i32 {
-    let mut out = io::stdout();
-    let printed = match format {
-        Format::Table => out.write_all(table(capabilities).as_bytes()),
-        Format::Json => serde_json::to_vec(capabilities)
-            .map_err(io::Error::from)
-            .and_then(|json| out.write_all(&json).and_then(|()| out.write_all(b"\n"))),
-        Format::Frame => {
-            let answer = Event::Capabilities(capabilities.clone());
-            match crate::platform::client_reporter() {
-                Ok(mut reporter) => {
-                    reporter.send(&answer);
-                    Ok(())
-                }
-                Err(failure) => return Reporter::stderr().send(&Event::Failed(failure)),
-            }
-        }
-    };
-    match printed.or_else(unless_reader_is_gone) {
+pub(crate) fn print_capabilities(probe: &Probe, text: fn(&Probe) -> String) -> i32 {
+    match io::stdout().write_all(text(probe).as_bytes()).or_else(unless_reader_is_gone) {
         Err(error) => {
             complain(&[format!("the answer could not be written: {error}")]);
             exit_code::FAILED
         }
-        Ok(()) if capabilities.mechanism.is_some() => 0,
-        Ok(()) => exit_code::FAILED,
+        Ok(()) => code_of(&probe.best),
     }
 }
 
-fn table(capabilities: &Capabilities) -> String {
-    let mut table = match (&capabilities.mechanism, &capabilities.failure) {
-        (Some(mechanism), _) => format!("{:<22}{mechanism}\n", "mechanism"),
-        (None, Some(failure)) => format!("{:<22}none works here: {failure}\n", "mechanism"),
-        (None, None) => format!("{:<22}none works here\n", "mechanism"),
-    };
-    for (control, level) in &capabilities.controls {
-        let level = match level {
-            // The first line has said why.
-            Level::None(_) if capabilities.mechanism.is_none() => "none".to_owned(),
-            level => level.to_string(),
-        };
-        table.push_str(&format!("{:<22}{level}\n", control.name()));
+/// Sends it to a client.
+pub(crate) fn send_capabilities(capabilities: Capabilities) -> i32 {
+    match crate::platform::client_reporter() {
+        Ok(mut reporter) => {
+            let code = code_of(&capabilities);
+            reporter.send(&Event::Capabilities(capabilities));
+            code
+        }
+        Err(failure) => Reporter::stderr().send(&Event::Failed(failure)),
     }
-    table
+}
+
+fn code_of(capabilities: &Capabilities) -> i32 {
+    if capabilities.mechanism.is_some() { 0 } else { exit_code::FAILED }
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use crate::error::{Result, failure};
 use crate::input::{Source, Stdin};
 use crate::report::Reporter;
 use crate::validate::Plan;
-use agentkit_protocol::{Capabilities, Ended, Failure, FailureKind};
+use agentkit_protocol::{Capabilities, Choice, Ended, Failure, FailureKind, Probe};
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -53,6 +54,10 @@ pub(crate) fn launch(_plan: &Plan, _stdin: Stdin, _reporter: &mut Reporter) -> R
     Err(no_mechanism())
 }
 
-pub(crate) fn probe() -> Capabilities {
+pub(crate) fn probe(_choice: Choice) -> Capabilities {
     Capabilities::unavailable(no_mechanism())
+}
+
+pub(crate) fn probe_each() -> Probe {
+    Probe { best: probe(Choice::Auto), each: BTreeMap::new() }
 }

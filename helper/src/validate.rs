@@ -2,7 +2,7 @@
 
 use crate::error::{Result, policy};
 use agentkit_protocol::{
-    Access, Bytes, Control, GitNames, Limits, Net, Policy, ProcFiles, Rule, VERSION, Watch, WorkDir,
+    Access, Bytes, Choice, Control, GitNames, Limits, Net, Policy, ProcFiles, Rule, VERSION, Watch, WorkDir,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr};
@@ -37,6 +37,7 @@ pub(crate) struct Plan {
     pub(crate) watch_forks: bool,
     pub(crate) tty: bool,
     pub(crate) require: BTreeSet<Control>,
+    pub(crate) mechanism: Choice,
 }
 
 impl Plan {
@@ -72,6 +73,7 @@ pub(crate) fn plan(asked: Policy) -> Result<Plan> {
         watch_forks: asked.watch.forks,
         tty: asked.tty,
         require: asked.require,
+        mechanism: asked.mechanism,
     })
 }
 

@@ -5,7 +5,7 @@ use crate::support::need::need;
 use crate::support::seccomp::preloader;
 use crate::support::{Stop, listener::Listener};
 use crate::tests;
-use agentkit_protocol::{Capabilities, Control, FailureKind, Policy};
+use agentkit_protocol::{Control, FailureKind, Mechanism, Policy, Probe};
 
 tests![
     a_namespace_without_its_privileges,
@@ -22,11 +22,13 @@ fn a_namespace_without_its_privileges() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let before = preloader(&[("mount", EACCES)]);
     let probe = desk.call_under(&before, &["--probe", "--json"], b"")?;
-    let capabilities: Capabilities = serde_json::from_slice(&probe.stdout)?;
-    let failure = capabilities.failure.ok_or_else(|| Stop::Fail("there is no reason".into()))?;
+    let mut answer: Probe = serde_json::from_slice(&probe.stdout)?;
+    let namespaces = answer.each.remove(&Mechanism::Namespaces);
+    let failure =
+        namespaces.and_then(|it| it.failure).ok_or_else(|| Stop::Fail("there is no reason".into()))?;
     assert_eq!((&failure.step[..], failure.kind, failure.errno), ("mounts", FailureKind::Host, Some(13)));
     assert!(failure.hint.is_some_and(|hint| hint.contains("AppArmor")), "{}", failure.message);
-    let strict = Policy { require: [Control::NetworkBlocked].into(), ..desk.tracer() };
+    let strict = Policy { require: [Control::FilesystemConfined].into(), ..desk.tracer() };
     let run = desk.call_under(&before, &[], &json(&strict)?)?;
     assert_eq!((run.status.code(), desk.ran()), (Some(125), false), "{run:?}");
     Ok(())

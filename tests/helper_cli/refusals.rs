@@ -5,7 +5,7 @@ use crate::jail::desk::{Desk, json};
 use crate::jail::stage::helper;
 use crate::support::{Stop, need::need, user, write_program};
 use crate::tests;
-use agentkit_protocol::{Access, Bytes, FailureKind, Policy, Rule, WorkDir, frame};
+use agentkit_protocol::{Access, Bytes, Choice, FailureKind, Policy, Rule, WorkDir, frame};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -195,7 +195,8 @@ fn too_many_rules_for_the_launchers_descriptors() -> Result<(), Stop> {
     let rules = (0..100).map(rule).collect::<Result<_, _>>()?;
     let script = "ulimit -n 200; exec setpriv --bounding-set -sys_resource \"$@\"";
     let before = ["sh", "-c", script, "sh"].map(str::to_owned);
-    let output = desk.call_under(&before, &[], &json(&Policy { rules, ..desk.tracer() })?)?;
+    let policy = Policy { rules, mechanism: Choice::Namespaces, ..desk.tracer() };
+    let output = desk.call_under(&before, &[], &json(&policy)?)?;
     one_line_and_125(&desk, &output);
     assert!(text(&output.stderr).contains("fs.nr_open"), "{output:?}");
     Ok(())

@@ -9,7 +9,7 @@ mod support;
 mod table;
 
 use agentkit_attacks::{Attack, Family, Launcher, Verdict, attempt, corpus};
-use agentkit_protocol::Control;
+use agentkit_protocol::{Choice, Control};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -117,7 +117,7 @@ fn attempt_without(attack: &'static Attack, layers: &[&str]) -> Result<Verdict, 
     let helper = directory.path().join("jail");
     let script = format!("#!/bin/sh\nexec env AGENTKIT_JAIL_WITHOUT={} {HELPER} \"$@\"\n", layers.join(","));
     support::write_program(&helper, script.as_bytes())?;
-    Ok(attempt(attack, &Launcher::jail_to_attack(&helper), directory.path()))
+    Ok(attempt(attack, &Launcher::jail_to_attack(&helper, Choice::Namespaces), directory.path()))
 }
 
 fn directory() -> Result<tempfile::TempDir, Stop> {

@@ -148,6 +148,7 @@ fn started() -> Event {
     Event::Started(Started {
         version: VERSION,
         mechanism: Mechanism::Namespaces,
+        passed_over: Vec::new(),
         helper: Bytes::from("a test"),
         capabilities: Capabilities::unavailable(failure()),
         read_back: ReadBack::default(),

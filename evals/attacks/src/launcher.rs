@@ -1,6 +1,7 @@
 //! How a command is confined: not at all, by the jail, or by any other launcher.
 
 use crate::scene::Scene;
+use agentkit_protocol::Choice;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::Command;
@@ -23,13 +24,17 @@ pub enum Launcher {
 
 impl Launcher {
     /// `agentkit-jail`, with low limits.
-    pub fn jail_to_attack(helper: &Path) -> Self {
-        Launcher::Template(format!("{} {TO_ATTACK}", quoted(helper.as_os_str())))
+    pub fn jail_to_attack(helper: &Path, mechanism: Choice) -> Self {
+        Self::jail(helper, mechanism, TO_ATTACK)
     }
 
     /// The same, with the profile for ordinary work.
-    pub fn jail_to_work_in(helper: &Path) -> Self {
-        Launcher::Template(format!("{} {TO_WORK_IN}", quoted(helper.as_os_str())))
+    pub fn jail_to_work_in(helper: &Path, mechanism: Choice) -> Self {
+        Self::jail(helper, mechanism, TO_WORK_IN)
+    }
+
+    fn jail(helper: &Path, mechanism: Choice, flags: &str) -> Self {
+        Launcher::Template(format!("{} --mechanism {} {flags}", quoted(helper.as_os_str()), mechanism.name()))
     }
 
     /// What runs the attacker with `argv`. `before` are shell commands of the caller.

@@ -58,8 +58,11 @@ pub(crate) fn run(args: &AuditArgs, out: &mut impl Write) -> Result<u8, AuditErr
     // Under this name this program is the jail.
     let own = std::env::current_exe();
     own.and_then(|own| std::os::unix::fs::symlink(own, &helper)).map_err(directory)?;
-    let jail =
-        if args.benign { Launcher::jail_to_work_in(&helper) } else { Launcher::jail_to_attack(&helper) };
+    let jail = if args.benign {
+        Launcher::jail_to_work_in(&helper, args.mechanism)
+    } else {
+        Launcher::jail_to_attack(&helper, args.mechanism)
+    };
     let launchers = args.launchers().map(|launcher| (launcher, resolve(launcher, &jail)));
     if args.benign {
         let tried: Vec<_> =

@@ -113,14 +113,17 @@ impl fmt::Display for Level {
     }
 }
 
-/// How the jail confines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How the jail confines, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mechanism {
     /// Linux namespaces, made by the helper itself.
     Namespaces,
     /// A profile of macOS's sandbox, which its tools call seatbelt.
     Seatbelt,
+    /// Landlock and a stricter system-call filter, for hosts without user namespaces. It confines less: see the
+    /// capabilities.
+    Landlock,
 }
 
 impl fmt::Display for Mechanism {
@@ -128,6 +131,7 @@ impl fmt::Display for Mechanism {
         match self {
             Mechanism::Namespaces => f.write_str("namespaces"),
             Mechanism::Seatbelt => f.write_str("seatbelt"),
+            Mechanism::Landlock => f.write_str("landlock"),
         }
     }
 }
@@ -139,8 +143,18 @@ pub struct Capabilities {
     pub mechanism: Option<Mechanism>,
     /// A level for every [`Control`].
     pub controls: BTreeMap<Control, Level>,
-    /// Why no mechanism works here: the failing step, its errno and what a person can do about it.
+    /// Why no mechanism works here, or no better one: the failing step, its errno and what a person can do about it.
     pub failure: Option<Failure>,
+}
+
+/// The answer of `--probe` to programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// Of the mechanism that a run gets which leaves the choice to the jail and requires nothing.
+    #[serde(flatten)]
+    pub best: Capabilities,
+    /// Of every mechanism, each tried for itself.
+    pub each: BTreeMap<Mechanism, Capabilities>,
 }
 
 impl Capabilities {

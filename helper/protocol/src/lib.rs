@@ -25,13 +25,13 @@ mod policy;
 mod report;
 
 pub use bytes::Bytes;
-pub use capability::{Capabilities, Control, Level, Mechanism};
+pub use capability::{Capabilities, Control, Level, Mechanism, Probe};
 pub use policy::{
-    Access, Commit, GitNames, LONGEST_SETTLING, Limits, Net, Policy, ProcFiles, Rule, Watch, WorkDir,
+    Access, Choice, Commit, GitNames, LONGEST_SETTLING, Limits, Net, Policy, ProcFiles, Rule, Watch, WorkDir,
 };
 pub use report::{
-    Attempt, Change, ChangeKind, Changes, Committed, Ended, EndedBy, EntryKind, Event, Failure, FailureKind,
-    KeptBack, Limit, LimitReached, Quarantined, ReadBack, Started, Usage,
+    Attack, Attempt, Change, ChangeKind, Changes, Committed, Domain, Ended, EndedBy, EntryKind, Event,
+    Failure, FailureKind, KeptBack, Limit, LimitReached, PassedOver, Quarantined, ReadBack, Started, Usage,
 };
 
 /// The version of every message. A helper or client refuses any other: both are built from one tree, and a

@@ -1,6 +1,6 @@
 //! What a caller asks for.
 
-use crate::{Bytes, Control, VERSION};
+use crate::{Bytes, Control, Mechanism, VERSION};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,9 @@ pub struct Policy {
     /// a terminal, with the policy on another descriptor.
     #[serde(default)]
     pub tty: bool,
-    /// Files that are put into the private `/tmp` before the command starts: plain names and contents.
+    /// Files that are put into the private `/tmp` before the command starts: plain names and contents. Where that directory
+    /// has another name (`TMPDIR`; under the mechanism `landlock`), an argument that is exactly `/tmp/NAME` of one of them
+    /// becomes its real path.
     #[serde(default)]
     pub files: BTreeMap<String, Bytes>,
     /// The bounds of the run.
@@ -54,6 +56,9 @@ pub struct Policy {
     /// Controls without which nothing may run.
     #[serde(default)]
     pub require: BTreeSet<Control>,
+    /// How the jail is to confine.
+    #[serde(default)]
+    pub mechanism: Choice,
 }
 
 impl Policy {
@@ -77,6 +82,56 @@ impl Policy {
             limits: Limits::default(),
             watch: Watch::default(),
             require: BTreeSet::new(),
+            mechanism: Choice::default(),
+        }
+    }
+}
+
+/// Which mechanism may be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choice {
+    /// The first that this host can give, best first: the launch itself is the trial, and a failure at any step before the
+    /// command is executed leads to the next one. One that lacks what `require` names, or cannot do what the policy asks
+    /// for, is passed over. The report says which were, and why.
+    #[default]
+    Auto,
+    /// [`Mechanism::Namespaces`] or none.
+    Namespaces,
+    /// [`Mechanism::Landlock`] or none.
+    Landlock,
+    /// [`Mechanism::Seatbelt`] or none.
+    Seatbelt,
+}
+
+impl From<Mechanism> for Choice {
+    fn from(mechanism: Mechanism) -> Self {
+        match mechanism {
+            Mechanism::Namespaces => Choice::Namespaces,
+            Mechanism::Landlock => Choice::Landlock,
+            Mechanism::Seatbelt => Choice::Seatbelt,
+        }
+    }
+}
+
+impl Choice {
+    /// Its name in policies and flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Choice::Auto => "auto",
+            Choice::Namespaces => "namespaces",
+            Choice::Landlock => "landlock",
+            Choice::Seatbelt => "seatbelt",
+        }
+    }
+
+    /// Whether it leaves room for this one.
+    pub fn allows(self, mechanism: Mechanism) -> bool {
+        match self {
+            Choice::Auto => true,
+            Choice::Namespaces => mechanism == Mechanism::Namespaces,
+            Choice::Landlock => mechanism == Mechanism::Landlock,
+            Choice::Seatbelt => mechanism == Mechanism::Seatbelt,
         }
     }
 }
@@ -85,7 +140,7 @@ impl Policy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkDir {
-    /// An empty directory in memory that is gone after the run.
+    /// An empty directory in memory that is gone after the run; under the mechanism `landlock` one of the host's.
     #[default]
     Scratch,
     /// This host directory, readable and writable, under its own path. With a rule `ro` for the same path as it is
@@ -166,10 +221,12 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcFiles {
-    /// The jail's processes alone (`subset=pid`, Linux 5.8). Enough for snippets.
+    /// The jail's processes alone (`subset=pid`, Linux 5.8). Enough for snippets. Nothing at all under the mechanism
+    /// `landlock`, which cannot show some processes and not others.
     #[default]
     Processes,
-    /// Also what `ps`, `free` and `os.cpus()` read, with `/proc/sys` read-only.
+    /// Also what `ps`, `free` and `os.cpus()` read, with `/proc/sys` read-only. Under `landlock` what is not about processes:
+    /// enough for `free` and `os.cpus()`, not for `ps`.
     Full,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{Bytes, Capabilities, Mechanism};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// What the helper tells its caller: [`Event::Started`] then [`Event::Ended`], or [`Event::Failed`] in place of either.
@@ -27,6 +27,8 @@ pub struct Started {
     pub version: u16,
     /// The mechanism in use.
     pub mechanism: Mechanism,
+    /// Better ones that were tried before, and what they failed at; nothing ran under them.
+    pub passed_over: Vec<PassedOver>,
     /// The executable that enforces the policy.
     pub helper: Bytes,
     /// What is enforced, derived from `read_back`.
@@ -35,14 +37,25 @@ pub struct Started {
     pub read_back: ReadBack,
 }
 
-/// The state of the jail's init just before the command starts; the command inherits all of it.
+/// A mechanism that this host did not give.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassedOver {
+    /// Which.
+    pub mechanism: Mechanism,
+    /// The step that failed.
+    pub failure: Failure,
+}
+
+/// The state of the jail's init just before the command starts, all of which the command inherits; under the mechanism
+/// `landlock` that of the process that becomes the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadBack {
     /// `NoNewPrivs` of `/proc/self/status`.
     pub no_new_privs: bool,
     /// `Seccomp` of `/proc/self/status`; 2 is filter mode.
     pub seccomp_mode: u8,
-    /// All five capability sets (inheritable, permitted, effective, bounding, ambient), or-ed together.
+    /// All five capability sets (inheritable, permitted, effective, bounding, ambient), or-ed together; under `landlock`
+    /// without the bounding set, which only root may change, and which bounds nothing where no new privileges are left.
     pub capabilities: u64,
     /// Namespaces whose id differs from the launcher's, by name.
     pub own_namespaces: Vec<String>,
@@ -53,6 +66,8 @@ pub struct ReadBack {
     /// Whether the process limit binds the jail's user, which it does unless that is root's uid to the kernel. Where the
     /// launcher is in a user namespace itself, no number tells, and it was tried out.
     pub limits_bind: bool,
+    /// Only under the mechanism `landlock`.
+    pub domain: Option<Domain>,
     /// Whether Landlock forbids changes of mounts and device nodes too, as was tried. Kernels before Linux 5.19, or
     /// started without it, cannot; capabilities and filter forbid both in any case.
     pub landlock: bool,
@@ -71,6 +86,42 @@ pub struct ReadBack {
     /// The launcher's own limits that bind as well: those lower than what was asked for, `as` and `stack` if they are lower
     /// than usual, and its `nproc` if it has one, toward which other processes of the launcher's user count too.
     pub launchers_limits: BTreeMap<String, u64>,
+}
+
+/// What a domain of Landlock keeps from the command, together with the filter beside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Domain {
+    /// The version of Landlock, see landlock(7).
+    pub version: u32,
+    /// What was tried in vain on things outside, just before the command was executed.
+    pub refused: BTreeSet<Attack>,
+    /// Whether no other process has the command's user.
+    pub exclusive_user: bool,
+    /// How many processes and threads of that user were alive outside of the run: they count toward its process limit,
+    /// which was raised by as many.
+    pub others: u64,
+}
+
+/// One thing that was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attack {
+    /// To open a file to read it.
+    Read,
+    /// To open it to write.
+    Write,
+    /// To empty it.
+    Empty,
+    /// To list the directory that it is in.
+    List,
+    /// To remove it.
+    Remove,
+    /// To change its mode.
+    ChangeMode,
+    /// To signal the jail's init.
+    Signal,
+    /// To get a socket, or a pair that reaches others.
+    Socket,
 }
 
 /// How a run ended.

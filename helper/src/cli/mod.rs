@@ -7,7 +7,7 @@ mod units;
 mod values;
 
 use crate::exit_code;
-use agentkit_protocol::{Bytes, Policy};
+use agentkit_protocol::{Bytes, Choice, Policy};
 use call::Call;
 use flags::{FLAGS, Flag, Set};
 use std::ffi::{OsStr, OsString};
@@ -56,8 +56,8 @@ pub(crate) enum Format {
     Table,
     /// A JSON object.
     Json,
-    /// A frame on standard input, which is a client's socket.
-    Frame,
+    /// A frame on standard input, which is a client's socket: of the first that works of these mechanisms.
+    Frame(Choice),
 }
 
 /// Who reads the report.
@@ -112,20 +112,23 @@ fn decide(call: &Call, builds: Option<&str>, policy: Policy) -> Result<Command, 
     let Call { tty, policy_fd, report_fd, .. } = *call;
     let of_script = report_fd.is_some() || policy_fd.is_some() || tty || call.print_policy;
     let of_policy = builds.is_some() || has_command;
+    let of_mechanism = Policy { mechanism: policy.mechanism, ..Policy::new([] as [Bytes; 0]) };
     match call {
         Call { help: true, .. } => Ok(Command::Help),
         Call { version: true, .. } => Ok(Command::Version),
         Call { json: true, client, probe, .. } if *client || !probe => {
             Err("--json goes with --probe alone".to_owned())
         }
-        Call { probe: true, .. } | Call { client: true, .. } if of_script || of_policy => {
-            Err("--client and --probe go with no command and no other flags".to_owned())
+        Call { probe: true, client: true, .. } if !of_script && policy == of_mechanism => {
+            Ok(Command::Probe(Format::Frame(policy.mechanism)))
         }
-        Call { probe: true, client, json, .. } => Ok(Command::Probe(match (client, json) {
-            (true, _) => Format::Frame,
-            (_, true) => Format::Json,
-            _ => Format::Table,
-        })),
+        Call { probe: true, .. } | Call { client: true, .. } if of_script || of_policy => {
+            Err("--client and --probe go with no command and no other flags, but for --mechanism with both"
+                .to_owned())
+        }
+        Call { probe: true, json, .. } => {
+            Ok(Command::Probe(if *json { Format::Json } else { Format::Table }))
+        }
         Call { client: true, .. } => Ok(Command::Run(Caller::Client)),
         _ => script(call, builds, policy),
     }
@@ -252,6 +255,9 @@ mod tests {
         assert_eq!(parse_all(&["--tty", "--policy-fd", "7"]), script(None, PolicyFrom::Descriptor(7), true));
         assert_eq!(parse_all(&["--client"]), Ok(Command::Run(Caller::Client)));
         assert_eq!(parse_all(&["--probe", "--json"]), Ok(Command::Probe(Format::Json)));
+        let of = |choice| Ok(Command::Probe(Format::Frame(choice)));
+        assert_eq!(parse_all(&["--probe", "--client"]), of(Choice::Auto));
+        assert_eq!(parse_all(&["--client", "--mechanism", "landlock", "--probe"]), of(Choice::Landlock));
     }
 
     #[test]
@@ -318,6 +324,8 @@ mod tests {
             &["--probe", "--policy-fd", "5"],
             &["--probe", "--wall", "5"],
             &["--probe", "--client", "--json"],
+            &["--probe", "--client", "--wall", "5"],
+            &["--probe", "--mechanism", "landlock"],
             &["--policy-fd", "5", "--report-fd", "5"],
             &["--policy-fd", "5", "true"],
             &["--policy-fd", "5", "--wall", "1"],

@@ -12,6 +12,7 @@ use agentkit_protocol::{FailureKind, Limits};
 use nix::fcntl::OFlag;
 use nix::libc;
 use nix::unistd::{dup2_stdin, dup2_stdout, pipe2, setsid};
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -128,11 +129,10 @@ impl Group {
     }
 
     /// Moves this process back, once the jail's first process is born in the group.
-    pub(crate) fn leave(mut self) -> Group {
+    pub(crate) fn leave(&self) {
         // Kernels before 5.16 ask who writes, who is not root any more, and not who opened. The supervisor then stays,
         // and the keeper has to outlive it.
-        self.keeper.can_end_first = self.home.write_all(b"0").is_ok();
-        self
+        self.keeper.can_end_first.set((&self.home).write_all(b"0").is_ok());
     }
 
     /// How many processes the kernel has killed for the limit.
@@ -148,14 +148,16 @@ struct Keeper {
     pid: libc::pid_t,
     /// Held by this process and by the jail's init. Its end is what the keeper waits for.
     alive: Option<OwnedFd>,
-    can_end_first: bool,
+    can_end_first: Cell<bool>,
 }
 
 impl Keeper {
     fn start(leaf: &Path, held: File) -> Result<Keeper> {
         let (ended, alive) = pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from).context(STEP, "pipe2")?;
         match sys::fork().context(STEP, "fork a keeper")? {
-            Forked::Parent { pid, .. } => Ok(Keeper { pid, alive: Some(alive), can_end_first: false }),
+            Forked::Parent { pid, .. } => {
+                Ok(Keeper { pid, alive: Some(alive), can_end_first: Cell::new(false) })
+            }
             Forked::Child => {
                 // It holds nothing that anybody waits for the end of, and the lock until its own.
                 let ready = setsid().and_then(|_| dup2_stdin(&ended)).and_then(|()| dup2_stdout(&held));
@@ -172,7 +174,7 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.alive = None;
-        if self.can_end_first {
+        if self.can_end_first.get() {
             // It gives up after a while.
             drop(sys::wait_with_usage(self.pid));
         }

@@ -8,7 +8,6 @@ use super::program::{self, Program};
 use super::resolve::is_scarcity;
 use super::signals;
 use super::sys;
-use super::view::HOME;
 use crate::error::{Context, Hint, Result, failure};
 use crate::validate::Plan;
 use agentkit_protocol::{Bytes, FailureKind};
@@ -16,7 +15,7 @@ use nix::libc;
 use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -26,6 +25,8 @@ const STEP: &str = "exec";
 const FIRST_AFTER_STREAMS: i32 = 3;
 const ONE_LISTENER: &str = "the kernel allows one listener: if something around this process has one already, as some \
     containers do, only a scratch or overlay work dir without rw rules and watched forks can be had";
+/// Where policies find the private directory for temporary files.
+pub(crate) const TEMPORARY: &str = "/tmp";
 
 /// Where the command reads and writes.
 pub(crate) enum Streams<'a> {
@@ -39,6 +40,18 @@ pub(crate) enum Streams<'a> {
     },
 }
 
+/// Where the command finds what is its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'a> {
+    /// Where it starts.
+    pub(crate) directory: &'a Path,
+    /// The same as the caller spelled it.
+    pub(crate) spelling: &'a Path,
+    pub(crate) home: &'a Path,
+    /// For temporary files.
+    pub(crate) temporary: &'a Path,
+}
+
 /// Everything that execve needs, made before the fork.
 pub(crate) struct Command<'a> {
     path: CString,
@@ -50,33 +63,29 @@ pub(crate) struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    pub(crate) fn new(
-        plan: &Plan,
-        program: &Program,
-        (directory, spelling): (&Path, &Path),
-        streams: Streams<'a>,
-    ) -> Result<Self> {
+    pub(crate) fn new(plan: &Plan, program: &Program, places: Places, streams: Streams<'a>) -> Result<Self> {
         let c_string =
             |bytes: Vec<u8>| CString::new(bytes).map_err(io::Error::from).context(STEP, "make a C string");
-        let path = c_string(program.path.as_os_str().as_bytes().to_vec())?;
-        let mut argv = program.argv.clone();
+        let path = c_string(of_file(plan, places, program.path.as_os_str().as_bytes()))?;
+        let argv = program.argv.iter().map(|word| c_string(of_file(plan, places, word.to_bytes())));
+        let mut argv = argv.collect::<Result<Vec<_>>>()?;
         if let Some(name) = argv.first_mut().filter(|name| name.to_bytes().starts_with(b"/")) {
             // Interpreters find their library from it, and a link among its parents does not exist inside.
             *name = path.clone();
         }
-        let env = environment(plan, program, spelling, &streams)
-            .into_iter()
-            .map(c_string)
-            .collect::<Result<_>>()?;
-        Ok(Command { path, argv, env, directory: directory.to_path_buf(), streams, topics: Topics::of(plan) })
+        let env =
+            environment(plan, program, places, &streams).into_iter().map(c_string).collect::<Result<_>>()?;
+        let directory = places.directory.to_path_buf();
+        Ok(Command { path, argv, env, directory, streams, topics: Topics::of(plan) })
     }
 
-    /// Starts the command and returns its pid once it was really executed.
-    pub(crate) fn start(self, channel: &OwnedFd) -> Result<libc::pid_t> {
+    /// Starts the command and returns its pid once it was really executed. `confine` is what is left to be done in its own
+    /// process, in the memory of this one.
+    pub(crate) fn start(self, channel: &OwnedFd, confine: &dyn Fn() -> Result<()>) -> Result<libc::pid_t> {
         // It is in the same memory.
         let is_prepared = Cell::new(false);
         let become_command = || {
-            self.prepare(channel)?;
+            self.prepare(channel, confine)?;
             is_prepared.set(true);
             Ok(sys::execute(&self.path, &self.argv, &self.env))
         };
@@ -92,8 +101,8 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// Between clone and exec. The limits, the filter and the lack of privileges are inherited.
-    fn prepare(&self, channel: &OwnedFd) -> Result<()> {
+    /// Between clone and exec.
+    fn prepare(&self, channel: &OwnedFd, confine: &dyn Fn() -> Result<()>) -> Result<()> {
         // A session of its own: no controlling terminal, and a group that the caller's signals do not reach.
         if !Layer::Session.is_off() {
             setsid().map_err(io::Error::from).context(STEP, "setsid")?;
@@ -105,6 +114,7 @@ impl<'a> Command<'a> {
         chdir(&self.directory)
             .map_err(io::Error::from)
             .context(STEP, format_args!("enter {:?}", self.directory))?;
+        confine()?;
         if !self.topics.are_none() {
             let listener = self.topics.ask_supervisor();
             let listener =
@@ -160,7 +170,7 @@ impl<'a> Command<'a> {
     }
 
     fn what_is_missing(&self) -> String {
-        let path = self.directory.join(std::ffi::OsStr::from_bytes(self.path.to_bytes()));
+        let path = self.directory.join(OsStr::from_bytes(self.path.to_bytes()));
         match program::leads_to(&path) {
             Some(end) => format!(
                 "it leads to {end:?}: if the host has that, name its directory in PATH or grant it by a rule, because \
@@ -173,20 +183,31 @@ impl<'a> Command<'a> {
     }
 }
 
+/// The path of one of the policy's files, as the policy calls it, leads to where that is. Anything else stays what it is.
+fn of_file(plan: &Plan, places: Places, word: &[u8]) -> Vec<u8> {
+    let name = word.strip_prefix(TEMPORARY.as_bytes()).and_then(|rest| rest.strip_prefix(b"/"));
+    let is_file = |name: &&[u8]| plan.files.iter().any(|(file, _)| file.as_os_str().as_bytes() == *name);
+    match name.filter(is_file) {
+        Some(name) => places.temporary.join(OsStr::from_bytes(name)).into_os_string().into_encoded_bytes(),
+        None => word.to_vec(),
+    }
+}
+
 /// What the jail sets, then what the policy adds. Nothing is inherited.
-fn environment(plan: &Plan, program: &Program, workdir: &Path, streams: &Streams) -> Vec<Vec<u8>> {
+fn environment(plan: &Plan, program: &Program, places: Places, streams: &Streams) -> Vec<Vec<u8>> {
+    let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
     let mut variables: BTreeMap<&str, Vec<u8>> = [
-        ("HOME", HOME.as_bytes().to_vec()),
+        ("HOME", bytes(places.home)),
         ("LANG", b"C.UTF-8".to_vec()),
         ("LOGNAME", b"jail".to_vec()),
         ("PATH", program.search_path.as_bytes().to_vec()),
-        ("PWD", workdir.as_os_str().as_bytes().to_vec()),
+        ("PWD", bytes(places.spelling)),
         ("SHELL", b"/bin/sh".to_vec()),
-        ("TMPDIR", b"/tmp".to_vec()),
+        ("TMPDIR", bytes(places.temporary)),
         ("USER", b"jail".to_vec()),
     ]
     .into();
-    let cargo_home = program.cargo_home.iter().map(|home| home.as_os_str().as_bytes().to_vec());
+    let cargo_home = program.cargo_home.iter().map(|home| bytes(home));
     variables.extend(cargo_home.map(|home| ("CARGO_HOME", home)));
     if let Streams::Terminal { kind, .. } = streams {
         variables.insert("TERM", kind.to_vec());

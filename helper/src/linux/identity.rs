@@ -65,6 +65,12 @@ impl Identity {
         self.gives_up_root
     }
 
+    /// Whether no other process is that user's, as far as jails know of each other.
+    #[cfg(feature = "landlock")]
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self._claim.is_some()
+    }
+
     /// Becomes that user for good, without supplementary groups.
     pub(crate) fn assume(&self) -> Result<()> {
         if self.gives_up_root {

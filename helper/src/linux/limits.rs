@@ -25,18 +25,23 @@ struct Row {
 const UNTOUCHED: [(&str, &str, u64); 2] =
     [("as", "Max address space", RLIM_INFINITY), ("stack", "Max stack size", 8 << 20)];
 
-/// What is set.
+/// What is set. `others` are tasks outside of the run that the kernel counts toward the process limit too.
 ///
 /// Since Linux 5.14 the process limit counts the tasks of this user namespace alone (`ucounts`), so an absolute number
 /// is right; older kernels count the launcher's other processes too, which makes the limit tighter.
-fn table(limits: &Limits) -> [Row; 11] {
+fn table(limits: &Limits, others: u64) -> [Row; 11] {
     use Resource::*;
     let row = |name, label, resource, value| Row { name, label, resource, value };
     // Exact limits break programs that reserve much and touch little: the poller enforces, this is a backstop.
     let data = limits.memory.saturating_mul(4).max(4 << 30);
     [
         // The supervisor belongs to the run and lives outside of the namespace.
-        row("nproc", "Max processes", RLIMIT_NPROC, limits.processes.saturating_sub(1)),
+        row(
+            "nproc",
+            "Max processes",
+            RLIMIT_NPROC,
+            limits.processes.saturating_sub(1).saturating_add(others),
+        ),
         row("cpu", "Max cpu time", RLIMIT_CPU, limits.cpu_seconds),
         row("fsize", "Max file size", RLIMIT_FSIZE, limits.file_size),
         row("nofile", "Max open files", RLIMIT_NOFILE, limits.open_files),
@@ -54,19 +59,22 @@ fn table(limits: &Limits) -> [Row; 11] {
 
 /// Sets every limit, soft and hard, in one call each, but for what [`settle`] is left to do. Returns the launcher's own
 /// limits that bind too.
-pub(crate) fn apply(limits: &Limits) -> Result<BTreeMap<String, u64>> {
+pub(crate) fn apply(limits: &Limits, others: u64) -> Result<BTreeMap<String, u64>> {
     let mut launchers = BTreeMap::new();
     if Layer::Rlimits.is_off() {
         return Ok(launchers);
     }
-    for row in table(limits) {
+    for row in table(limits, others) {
         let what = || format!("prlimit {} to {}", row.name, row.value);
         let ceiling = ceiling(&row).map_err(io::Error::from).context(STEP, what())?;
         let before = match sys::replace_limit(row.resource as _, row.value, ceiling) {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
                 let (soft, hard) = getrlimit(row.resource).map_err(io::Error::from).context(STEP, what())?;
-                sys::replace_limit(row.resource as _, row.value.min(hard), ceiling.min(hard))
-                    .context(STEP, what())?;
+                let wanted = (row.value.min(hard), ceiling.min(hard));
+                // A filter around this process can forbid to set even what is there already.
+                if (soft, hard) != wanted {
+                    sys::replace_limit(row.resource as _, wanted.0, wanted.1).context(STEP, what())?;
+                }
                 if hard < row.value {
                     launchers.insert(row.name.to_owned(), hard);
                 }
@@ -149,7 +157,7 @@ impl InForce {
                 .ok_or_else(|| io::Error::other("it is not there"))
                 .context(STEP, format_args!("{label:?} of /proc/self/limits"))
         };
-        let rows = table(limits).into_iter().map(|row| Ok((row.name.to_owned(), value(row.label)?)));
+        let rows = table(limits, 0).into_iter().map(|row| Ok((row.name.to_owned(), value(row.label)?)));
         let own = rows.collect::<Result<_>>()?;
         let mut launchers = BTreeMap::new();
         for (name, label, usual) in UNTOUCHED {
@@ -178,10 +186,10 @@ mod tests {
     #[test]
     fn every_limit_is_found_in_what_the_kernel_prints() {
         let InForce { own, launchers } = InForce::read(&Limits::default()).unwrap();
-        assert_eq!(own.len(), table(&Limits::default()).len());
+        assert_eq!(own.len(), table(&Limits::default(), 0).len());
         for (name, value) in own {
             let resource =
-                table(&Limits::default()).into_iter().find(|row| row.name == name).unwrap().resource;
+                table(&Limits::default(), 0).into_iter().find(|row| row.name == name).unwrap().resource;
             assert_eq!(value, getrlimit(resource).unwrap().0, "{name}");
         }
         let stack = getrlimit(Resource::RLIMIT_STACK).unwrap().0;

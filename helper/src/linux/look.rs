@@ -5,7 +5,6 @@ use super::cpu::Ledger;
 use super::disk::Disk;
 use super::layers::Layer;
 use super::memory::Memory;
-use super::mounts;
 use super::pace::{rest_after, short_rest_after, time_spent};
 use super::sockets::Sockets;
 use super::usage;
@@ -20,12 +19,23 @@ pub(crate) const INTERVAL: Duration = Duration::from_millis(10);
 /// How much later than a process the tree is killed for its processor time: a handler of SIGXCPU may say goodbye.
 const GOODBYE: Duration = Duration::from_millis(200);
 
+/// What the jail's own accounts and names of hosts take of the file system that they share with the private directories.
+const OWN_BLOCKS: u64 = 4;
+/// Of what a file system lost bytes, in evidence.
+const WORK_DIR: &str = "the work dir";
+const PRIVATE: &str = "the private directories";
+const EITHER: &str = "the work dir or the private directories";
+
 /// What the looks go through.
 pub(crate) struct Handles {
     /// The jail's own `/proc`.
     pub(crate) proc: OwnedFd,
-    /// A directory in the file system of all private directories.
+    /// A directory in the file system of all private directories, or that which holds them.
     pub(crate) private: OwnedFd,
+    /// The jail's init in that `/proc`.
+    pub(crate) init: u32,
+    /// Whether `/proc` and the private directories' file system are shared with the host.
+    pub(crate) among_others: bool,
     /// By which the kernel tells about the jail's sockets, where it can.
     pub(crate) sockets: Option<OwnedFd>,
     /// The work dir, if it is the host's and can be written.
@@ -47,9 +57,14 @@ pub(crate) struct Looks<'a> {
     group: Option<&'a Group>,
     /// The jail's `/proc` and its private directories, until it is dying.
     open: Option<(OwnedFd, OwnedFd)>,
+    /// Whose descendants they all are, where others are in that `/proc` too.
+    below: Option<u32>,
     memory: Memory,
     cpu: Ledger,
+    /// In the work dir.
     disk: Option<Disk>,
+    /// In the private directories, where they have no file system of their own.
+    private: Option<Disk>,
     peak: Peak,
     disk_was_full: bool,
     /// How long to wait until the next one.
@@ -67,13 +82,17 @@ pub(crate) struct Seen {
 
 impl<'a> Looks<'a> {
     pub(crate) fn new(limits: &'a Limits, group: Option<&'a Group>, handles: Handles) -> Self {
+        // Only if the host has no descriptor left, and then the file system of both has a say all the same.
+        let private = if handles.among_others { handles.private.try_clone().ok() } else { None };
         Looks {
             limits,
             group,
             open: Some((handles.proc, handles.private)),
-            memory: Memory::new(handles.sockets.map(Sockets::new)),
+            below: handles.among_others.then_some(handles.init),
+            memory: Memory::new(handles.sockets.map(Sockets::new), handles.init),
             cpu: Ledger::default(),
             disk: handles.workdir.map(Disk::new),
+            private: private.map(Disk::new),
             peak: Peak::default(),
             disk_was_full: false,
             interval: INTERVAL,
@@ -88,7 +107,8 @@ impl<'a> Looks<'a> {
         }
         let began = time_spent();
         let Some((proc, _)) = &self.open else { return Seen::default() };
-        let Ok(processes) = usage::processes(proc) else { return Seen::default() };
+        let found = self.below.map_or_else(|| usage::processes(proc), |top| usage::descendants(proc, top));
+        let Ok(processes) = found else { return Seen::default() };
         // The supervisor belongs to the run too.
         let alive = processes.iter().fold(1_u64, |sum, process| sum.saturating_add(process.tasks));
         let memory = self.memory.used(proc, &processes, self.limits.memory);
@@ -96,7 +116,8 @@ impl<'a> Looks<'a> {
         self.peak.memory = self.peak.memory.max(memory);
         self.peak.cpu = self.peak.cpu.max(self.cpu.update(&processes));
         let limits = self.limits;
-        let disk_is_over = self.disk.as_mut().is_some_and(|disk| disk.is_over(limits.disk, proc, &processes));
+        let mut disks = self.disk.iter_mut().chain(&mut self.private);
+        let disk_is_over = disks.any(|disk| disk.is_over(limits.disk, proc, &processes));
         self.look_at_private_directories();
         let is_near = memory > self.limits.memory / 2;
         self.interval = INTERVAL.max(if is_near { short_rest_after(began) } else { rest_after(began) });
@@ -118,10 +139,13 @@ impl<'a> Looks<'a> {
         self.group.map_or(0, Group::killed)
     }
 
-    /// The last look, when the command has ended. What is held open here until the jail is dead, the kernel would take
+    /// The last look, when the command has ended; where the private directories are the host's, everything else has, too. What is held open here until the jail is dead, the kernel would take
     /// down only afterwards, while the caller waits.
     pub(crate) fn end(&mut self) {
         self.look_at_private_directories();
+        if let Some(private) = &mut self.private {
+            private.end(self.limits.disk);
+        }
         self.memory.end();
         self.open = None;
     }
@@ -135,8 +159,11 @@ impl<'a> Looks<'a> {
 
     /// Their size is the kernel's business; that it was reached is worth knowing.
     fn look_at_private_directories(&mut self) {
+        if self.below.is_some() {
+            return;
+        }
         let Some(system) = self.open.as_ref().and_then(|(_, private)| fstatfs(private).ok()) else { return };
-        let blocks = system.blocks().saturating_sub(system.blocks_free()).saturating_sub(mounts::OWN_BLOCKS);
+        let blocks = system.blocks().saturating_sub(system.blocks_free()).saturating_sub(OWN_BLOCKS);
         let used = blocks.saturating_mul(u64::try_from(system.block_size()).unwrap_or(0));
         self.peak.private = self.peak.private.max(used);
         self.disk_was_full |= system.blocks_free() == 0 || system.files_free() == 0;
@@ -150,8 +177,13 @@ impl<'a> Looks<'a> {
             cpu_us: micros(waited_for.max(self.peak.cpu)),
             peak_processes: self.peak.tasks,
             peak_memory: self.peak.memory,
-            written: self.peak.private.saturating_add(self.disk.as_ref().map_or(0, |disk| disk.peak_lost)),
+            written: self.peak.private.saturating_add(self.lost()),
         }
+    }
+
+    /// What the file systems that are looked at had less than before.
+    fn lost(&self) -> u64 {
+        self.disk.iter().chain(&self.private).fold(0, |sum, disk| sum.saturating_add(disk.peak_lost))
     }
 
     /// Every limit that was touched, with the evidence; the one that ended the run first. `at_limit` is how often one more
@@ -174,13 +206,15 @@ impl<'a> Looks<'a> {
             let evidence = format!("no space or no file left at a limit of {} bytes", limits.disk);
             list.push(reached(Limit::Disk, evidence));
         }
-        if let Some(disk) = self.disk.as_ref().filter(|disk| disk.left_too_much && ended_by != EndedBy::Disk)
-        {
+        let left = self.disk.iter().map(|disk| (WORK_DIR, disk));
+        let left = left.chain(self.private.iter().map(|disk| (PRIVATE, disk)));
+        let too_much = |(_, disk): &(_, &Disk)| disk.left_too_much && ended_by != EndedBy::Disk;
+        list.extend(left.filter(too_much).map(|(what, disk)| {
             let (lost, limit) = (disk.peak_lost, limits.disk);
             let evidence =
-                format!("at the end the work dir's file system had {lost} bytes less at a limit of {limit}");
-            list.push(reached(Limit::Disk, evidence));
-        }
+                format!("at the end the file system of {what} had {lost} bytes less at a limit of {limit}");
+            reached(Limit::Disk, evidence)
+        }));
         list
     }
 
@@ -212,12 +246,12 @@ impl<'a> Looks<'a> {
                 (Limit::Cpu, format!("killed after {used} ms of processor time at a limit of {cpu} s"))
             }
             EndedBy::Disk => {
-                let lost = self.disk.as_ref().map_or(0, |disk| disk.peak_lost);
+                let (lost, limit) = (self.lost(), limits.disk);
+                let what = if self.private.is_none() { WORK_DIR } else { EITHER };
                 (
                     Limit::Disk,
                     format!(
-                        "killed when the work dir's file system had {lost} bytes less at a limit of {}",
-                        limits.disk
+                        "killed when the file system of {what} had {lost} bytes less at a limit of {limit}"
                     ),
                 )
             }
@@ -252,7 +286,8 @@ mod tests {
 
     fn looks(limits: &Limits) -> Looks<'_> {
         let open = |path| OwnedFd::from(File::open(path).unwrap());
-        let handles = Handles { proc: open("/proc"), private: open("/proc"), sockets: None, workdir: None };
+        let (proc, private) = (open("/proc"), open("/proc"));
+        let handles = Handles { proc, private, init: 1, among_others: false, sockets: None, workdir: None };
         Looks::new(limits, None, handles)
     }
 

@@ -30,10 +30,11 @@ struct Known {
 }
 
 impl Memory {
-    pub(crate) fn new(sockets: Option<Sockets>) -> Self {
+    /// `init` is the jail's, by its number in the `/proc` that is looked through.
+    pub(crate) fn new(sockets: Option<Sockets>, init: u32) -> Self {
         Memory {
             details: HashMap::new(),
-            shared: Shared::default(),
+            shared: Shared::new(init),
             sockets,
             queued: 0,
             before: Vec::new(),
@@ -158,14 +159,14 @@ mod tests {
     #[test]
     fn page_tables_count() {
         let this = this_process();
-        let used = Memory::new(None).used(&own_proc(), &this, u64::MAX);
+        let used = Memory::new(None, 1).used(&own_proc(), &this, u64::MAX);
         assert!(used > this[0].resident, "{used} of {this:?}");
     }
 
     #[test]
     fn before_a_kill_shared_pages_are_divided() {
         let (at_ease, sure) = (u64::MAX, 0);
-        let mut memory = Memory::new(None);
+        let mut memory = Memory::new(None, 1);
         let loose = memory.used(&own_proc(), &this_process(), at_ease);
         let exact = memory.used(&own_proc(), &this_process(), sure);
         assert!(exact > 0 && exact <= loose.saturating_mul(2), "{exact} and {loose}");

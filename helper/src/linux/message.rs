@@ -39,6 +39,8 @@ pub(crate) enum Message {
     Asks,
     /// The command has ended.
     Ended(EndedBy),
+    /// Of what it left behind nothing is alive any more; only where init has to see to that.
+    Gone,
     /// The command was not started.
     NotStarted(Failure),
     /// The command was started, and then init could not go on.
@@ -60,6 +62,14 @@ impl Outside {
         let processes = mounts.of_processes().map(|path| Bytes::from(path.as_os_str().as_bytes())).collect();
         Ok(Outside { namespaces: Namespaces::of_this_process()?, processes })
     }
+}
+
+/// What the supervisor says where it cannot just kill init.
+#[cfg(feature = "landlock")]
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Everything is to end.
+    End,
 }
 
 /// The supervisor's end and init's.

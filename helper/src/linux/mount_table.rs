@@ -1,14 +1,23 @@
 //! The host's mounts, as the kernel lists them; see proc_pid_mountinfo(5).
 
 use crate::error::{Context, Result};
+use nix::mount::{MsFlags, mount};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Most hosts' tables fit: growing would cost a call.
 const USUAL_SIZE: usize = 16 << 10;
+
+/// In a mount namespace of this process's own, as one with a user namespace of its own has it anyway: nothing that is
+/// mounted here shows outside.
+pub(crate) fn keep_apart() -> Result<()> {
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+        .map_err(io::Error::from)
+        .context("mounts", "make every mount private")
+}
 
 /// The text of the table.
 pub(crate) struct MountTable(pub(super) Vec<u8>);

@@ -33,6 +33,20 @@ pub(crate) fn drop_all() -> Result<()> {
     prctl::set_no_new_privs().map_err(io::Error::from).context(STEP, "prctl PR_SET_NO_NEW_PRIVS")
 }
 
+/// The same for this process alone, whoever it is: the bounding set is only root's to drop, and without new privileges it
+/// bounds nothing.
+#[cfg(feature = "landlock")]
+pub(crate) fn drop_held() -> Result<()> {
+    let mut capabilities = 0..;
+    while capabilities.next().is_some_and(|it| sys::drop_from_bounding_set(it).is_ok()) {}
+    for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
+        caps::clear(None, set)
+            .map_err(io::Error::other)
+            .context(STEP, format_args!("clear the set {set:?}"))?;
+    }
+    prctl::set_no_new_privs().map_err(io::Error::from).context(STEP, "prctl PR_SET_NO_NEW_PRIVS")
+}
+
 /// Otherwise they would go with the first execve, since the user inside is no root.
 fn keep_all() -> Result<()> {
     let keep = || {

@@ -58,16 +58,31 @@ pub(crate) fn read(asked: &Limits, launcher: &Namespaces) -> Result<ReadBack> {
     let limits = limits::InForce::read(asked)?;
     Ok(ReadBack {
         no_new_privs: status.field("NoNewPrivs")? == "1",
-        seccomp_mode: status
-            .field("Seccomp")?
-            .parse()
-            .map_err(io::Error::other)
-            .context(STEP, "field Seccomp")?,
+        seccomp_mode: status.number("Seccomp")?,
         capabilities: capabilities?,
         own_namespaces: launcher.differing(&Namespaces::of_this_process()?),
         uid,
         outer_uid,
         limits_bind: if launcher.are_the_first_users() { outer_uid != 0 } else { limits::bind_this_user()? },
+        rlimits: limits.own,
+        launchers_limits: limits.launchers,
+        ..ReadBack::default()
+    })
+}
+
+/// The same of a process that has no id map of its own. `status` is its `/proc/self/status`, opened when that could be.
+#[cfg(feature = "landlock")]
+pub(crate) fn read_open(status: std::fs::File, limits: limits::InForce) -> Result<ReadBack> {
+    let status = proc_files::read_all(status).map(Status).context(STEP, "read /proc/self/status")?;
+    // Without the bounding set: no new privileges are left for it to bound.
+    let sets = ["CapInh", "CapPrm", "CapEff", "CapAmb"];
+    let uid = nix::unistd::getuid().as_raw();
+    Ok(ReadBack {
+        no_new_privs: status.field("NoNewPrivs")? == "1",
+        seccomp_mode: status.number("Seccomp")?,
+        capabilities: sets.iter().try_fold(0, |all, set| Ok(all | status.hexadecimal(set)?))?,
+        uid,
+        outer_uid: uid,
         rlimits: limits.own,
         launchers_limits: limits.launchers,
         ..ReadBack::default()
@@ -86,6 +101,10 @@ impl Status {
         proc_files::status_field(&self.0, name)
             .ok_or_else(|| io::Error::other("it is not there"))
             .context(STEP, format_args!("field {name} of /proc/self/status"))
+    }
+
+    fn number(&self, name: &str) -> Result<u8> {
+        self.field(name)?.parse().map_err(io::Error::other).context(STEP, format_args!("field {name}"))
     }
 
     fn hexadecimal(&self, name: &str) -> Result<u64> {

@@ -153,6 +153,7 @@ impl Relays {
 
     /// See [`Copiers::finish`].
     pub(crate) fn finish(&mut self) -> Finished {
+        self.let_go();
         self.copiers.finish()
     }
 }

@@ -5,7 +5,7 @@ use super::proc_files;
 use crate::error::{Result, policy};
 use agentkit_protocol::Failure;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2, readlink};
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlink};
 use nix::libc;
 use nix::sys::stat::{FileStat, Mode, fstat};
 use std::collections::VecDeque;
@@ -62,7 +62,28 @@ pub(crate) fn open_real(path: &Path) -> io::Result<OwnedFd> {
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW)
         .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
-    Ok(openat2(AT_FDCWD, path, how)?)
+    match openat2(AT_FDCWD, path, how) {
+        Err(Errno::ENOSYS) => open_step_by_step(path),
+        opened => Ok(opened?),
+    }
+}
+
+/// The same by older calls: before Linux 5.6, and inside of a jail, whose filter cannot look at what openat2(2) is asked
+/// for.
+fn open_step_by_step(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
+    let mut place = open("/", flags, Mode::empty())?;
+    for name in names(path) {
+        place = match openat(&place, name.as_os_str(), flags, Mode::empty()) {
+            Err(Errno::ENOTDIR) if is_link(&place)? => return Err(Errno::ELOOP.into()),
+            opened => opened?,
+        };
+    }
+    Ok(place)
+}
+
+fn is_link(place: &OwnedFd) -> io::Result<bool> {
+    Ok(fstat(place)?.st_mode & libc::S_IFMT == libc::S_IFLNK)
 }
 
 /// Somebody was faster.
@@ -144,6 +165,22 @@ mod tests {
         assert_eq!(end, root.join("a/b/c/nothing"));
         assert_eq!(links_on(&root.join("a/b/c")).0, []);
         assert_eq!(links_on(&root.join("loop/x")).0.len(), MOST_LINKS);
+    }
+
+    #[test]
+    fn older_calls_open_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        create_dir_all(root.join("a/b")).unwrap();
+        symlink("a", root.join("link")).unwrap();
+        let id = |opened: io::Result<OwnedFd>| {
+            opened.and_then(|place| Ok(fstat(place)?.st_ino)).map_err(|error| error.raw_os_error())
+        };
+        for path in ["a", "a/b", "link", "link/b", "a/none", "none/b"] {
+            let path = root.join(path);
+            assert_eq!(id(open_step_by_step(&path)), id(open_real(&path)), "{path:?}");
+        }
+        assert_eq!(id(open_step_by_step(&root.join("link/b"))), Err(Some(libc::ELOOP)));
     }
 
     /// What was judged is the one directory and its path; whatever a name leads to afterwards is neither.

@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 
 /// What a mapping itself costs the kernel: about.
 const MAPPING: u64 = 256;
-/// The jail's init in its own `/proc`.
-const INIT: u32 = 1;
 /// How the kernel names objects of shared memory that are no files (a program can name its own, and cannot change how
 /// that begins).
 const NAMES: [&str; 4] = ["/dev/zero (deleted)", "[anon_shmem:", "/SYSV", "/memfd:"];
@@ -27,6 +25,8 @@ pub(crate) struct Shared {
     look_again: Option<Instant>,
     /// Where to begin, so that with little time every process gets its turn.
     turn: usize,
+    /// The jail's init, by its number in the `/proc` that is looked through.
+    init: u32,
 }
 
 /// One process as it was when its mappings were read.
@@ -38,6 +38,10 @@ struct Known {
 }
 
 impl Shared {
+    pub(crate) fn new(init: u32) -> Self {
+        Shared { init, ..Shared::default() }
+    }
+
     /// Reads the mappings of processes that changed, as many as fit into `budget`.
     pub(crate) fn look(&mut self, proc: &OwnedFd, processes: &[Process], budget: Duration) {
         let (began, spent) = (Instant::now(), pace::time_spent());
@@ -61,7 +65,7 @@ impl Shared {
             let (objects, mappings) = match usage::maps(proc, process) {
                 Ok(text) => (parse(&text).collect(), text.lines().count() as u64),
                 Err(error) if usage::is_gone(&error) => continue,
-                Err(_) => (closed(process), 0),
+                Err(_) => (closed(process, self.init), 0),
             };
             let read = Instant::now();
             self.known.insert(process.pid, Known { process: process.clone(), read, objects, mappings });
@@ -95,8 +99,8 @@ impl Shared {
 
 /// What may be in the mappings of a process that nobody may look into, since it runs a program that it cannot read: all
 /// that is mapped counts as one object. The jail's init is closed as well, but shares nothing.
-fn closed(process: &Process) -> Vec<(u64, u64)> {
-    if process.pid == INIT { Vec::new() } else { vec![(!u64::from(process.pid), process.mapped)] }
+fn closed(process: &Process, init: u32) -> Vec<(u64, u64)> {
+    if process.pid == init { Vec::new() } else { vec![(!u64::from(process.pid), process.mapped)] }
 }
 
 /// Objects in the text of `/proc/PID/maps`, see proc_pid_maps(5): inode, and up to where it is mapped.
@@ -140,8 +144,8 @@ mod tests {
     #[test]
     fn a_closed_process_counts_with_all_its_mappings_unless_it_is_init() {
         let process = |pid| Process { pid, mapped: 100, ..Process::default() };
-        let lengths = |pid| closed(&process(pid)).iter().map(|(_, end)| *end).sum::<u64>();
-        assert_eq!((lengths(INIT), lengths(7)), (0, 100));
+        let lengths = |pid| closed(&process(pid), 5).iter().map(|(_, end)| *end).sum::<u64>();
+        assert_eq!((lengths(5), lengths(7)), (0, 100));
     }
 
     fn seen(shared: &mut Shared, objects: &[&[(u64, u64)]]) -> u64 {

@@ -36,7 +36,7 @@ const UNHEARD: [Signal; 7] = [
 ];
 
 /// Most commands end within this time, and init need not make itself small for those.
-const SOON: Duration = Duration::from_millis(10);
+pub(super) const SOON: Duration = Duration::from_millis(10);
 
 fn all_but(signals: impl IntoIterator<Item = Signal>) -> SigSet {
     let mut set = SigSet::all();
@@ -93,6 +93,17 @@ impl Signals {
             number => Told::Die(number),
         }))
     }
+}
+
+/// What an init is told that has no pid namespace to tell it who sends: of its children, and by these what is to be passed
+/// on.
+#[cfg(feature = "landlock")]
+pub(super) fn open_as_init() -> Result<SignalFd> {
+    let mut wanted = SigSet::empty();
+    STOP.into_iter().chain([Signal::SIGCHLD]).for_each(|signal| wanted.add(signal));
+    SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .map_err(io::Error::from)
+        .context(STEP, "signalfd")
 }
 
 /// What init waits for.

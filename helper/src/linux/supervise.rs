@@ -1,25 +1,24 @@
 //! Step 12, outside: the wall clock, the looks at what is used, the kill, and the report.
 
 use super::asked::{Asked, Topics};
-use super::capabilities;
 use super::deadline;
 use super::forks::Forks;
 use super::git::Swept;
+use super::jail::Jail;
 use super::look::{self, Handles, Looks};
 use super::message::{self, Message};
-use super::namespaces::Jail;
 use super::overlay::{self, Layers};
 use super::pty::Session;
 use super::relay::Finished;
 use super::signals::{Signals, Told};
 use super::sys;
+use super::task::{Entrance, Task};
 use super::watch::Traces;
 use crate::error::{Context, Result, failure};
-use crate::report::Reporter;
-use crate::validate::{self, Plan};
+use crate::validate::Plan;
 use agentkit_protocol::{
-    Attempt, Bytes, Capabilities, Commit, Ended, EndedBy, Event, Failure, FailureKind, Limit, LimitReached,
-    Mechanism, Policy, Quarantined, Started, Usage, VERSION, WorkDir,
+    Attempt, Bytes, Commit, Ended, EndedBy, Failure, FailureKind, Limit, LimitReached, Quarantined, Started,
+    Usage, VERSION, WorkDir,
 };
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -37,18 +36,27 @@ const GRACE: Duration = Duration::from_secs(2);
 /// group, and so does a shell whose user presses Ctrl-C.
 const SAME_REQUEST: Duration = Duration::from_millis(100);
 
+/// Why a jail did not come to an end of its own.
+pub(crate) enum Failed {
+    /// Nothing was executed in it, and nobody has asked for the end: another one may be tried.
+    BeforeStart(Failure),
+    /// There is nothing more to try.
+    Finally(Failure),
+}
+
 /// Watches over a jail until nothing of it is left.
-pub(crate) fn run(mut jail: Jail, plan: &Plan, reporter: &mut Reporter) -> Result<Ended> {
-    let lifeline = match reporter {
-        Reporter::Client(socket) => {
-            Some(socket.as_fd().try_clone_to_owned().context(STEP, "duplicate the lifeline")?)
-        }
-        Reporter::Script(_) => None,
-    };
-    let mut ended = Supervisor::new(&jail, plan).watch(lifeline.as_ref(), |started| {
-        reporter.send(&Event::Started(started));
+pub(crate) fn run(
+    jail: &Jail,
+    task: &Task,
+    entrance: &mut Entrance,
+    lifeline: Option<&OwnedFd>,
+    mut on_start: impl FnMut(Started),
+) -> std::result::Result<Ended, Failed> {
+    let mut ended = Supervisor::new(jail, task).watch(lifeline, |started| {
+        entrance.let_go(task.group.as_ref());
+        on_start(started);
     })?;
-    take_over(jail.relays.finish(), &mut ended);
+    take_over(entrance.relays.finish(), &mut ended);
     Ok(ended)
 }
 
@@ -58,16 +66,9 @@ fn take_over(Finished { unwritten, cut }: Finished, ended: &mut Ended) {
     ended.limits_reached.extend(cut.into_iter().map(reached));
 }
 
-/// Waits for a jail that only goes as far as a probe does.
-pub(crate) fn probe(jail: Jail) -> Result<Capabilities> {
-    let plan = validate::plan(Policy::new(["true"]))?;
-    let mut found = None;
-    Supervisor::new(&jail, &plan).watch(None, |started| found = Some(started.capabilities))?;
-    found.ok_or_else(|| failure(FailureKind::Host, STEP, "the probe ended without an answer"))
-}
-
 struct Supervisor<'a> {
     jail: &'a Jail,
+    task: &'a Task<'a>,
     plan: &'a Plan,
     deadline: Instant,
     started: Option<Running<'a>>,
@@ -104,11 +105,12 @@ struct Running<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    fn new(jail: &'a Jail, plan: &'a Plan) -> Self {
+    fn new(jail: &'a Jail, task: &'a Task<'a>) -> Self {
         let deadline = deadline::after(Instant::now(), SET_UP);
         Supervisor {
             jail,
-            plan,
+            task,
+            plan: task.plan,
             deadline,
             started: None,
             stop_asked: None,
@@ -119,9 +121,13 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn watch(mut self, lifeline: Option<&OwnedFd>, mut on_start: impl FnMut(Started)) -> Result<Ended> {
+    fn watch(
+        mut self,
+        lifeline: Option<&OwnedFd>,
+        mut on_start: impl FnMut(Started),
+    ) -> std::result::Result<Ended, Failed> {
         // On every way out, a panic too, the jail is dead.
-        let _killer = Killer(self.jail.pidfd.as_fd());
+        let _killer = Killer(self.jail);
         if let Err(failure) = self.follow(lifeline, &mut on_start) {
             self.kill(Cause::Broke(failure));
         }
@@ -191,7 +197,7 @@ impl<'a> Supervisor<'a> {
                 let sockets = if read_back.sockets_tell { Some(handle("the sockets")?) } else { None };
                 let written = self.plan.writes_to_bound_workdir();
                 let workdir = if written { Some(handle("the work dir")?) } else { None };
-                if let Some(caller) = &self.jail.terminal {
+                if let Some(caller) = &self.task.terminal {
                     self.session =
                         Some(Session::start(handle("the terminal")?, caller, self.plan.limits.output)?);
                 }
@@ -204,8 +210,15 @@ impl<'a> Supervisor<'a> {
                 };
                 let looks = Looks::new(
                     &self.plan.limits,
-                    self.jail.group.as_ref(),
-                    Handles { proc, private, sockets, workdir },
+                    self.task.group.as_ref(),
+                    Handles {
+                        proc,
+                        private,
+                        init: self.jail.init_in_proc(),
+                        among_others: self.jail.is_among_others(),
+                        sockets,
+                        workdir,
+                    },
                 );
                 let traces = Traces::new(self.plan, descriptors);
                 self.started = Some(Running {
@@ -219,9 +232,10 @@ impl<'a> Supervisor<'a> {
                 self.deadline = deadline::after(since, Duration::from_millis(self.plan.limits.wall_ms));
                 on_start(Started {
                     version: VERSION,
-                    mechanism: Mechanism::Namespaces,
+                    mechanism: self.jail.mechanism(),
+                    passed_over: Vec::new(),
                     helper: own_executable(),
-                    capabilities: capabilities::derive(&read_back, self.plan, self.jail.can_be_uncovered),
+                    capabilities: self.jail.capabilities(&read_back, self.plan),
                     read_back,
                 });
             }
@@ -235,6 +249,7 @@ impl<'a> Supervisor<'a> {
                 let out_of_memory = running.is_some_and(|running| running.looks.kernels_kills() > 0);
                 self.kill(Cause::Ended(if out_of_memory { EndedBy::Memory } else { ended }));
             }
+            Some((Message::Gone, _)) => {}
             Some((Message::NotStarted(failure), _)) => self.kill(Cause::NotStarted(failure)),
             Some((Message::Broke(failure), _)) => self.kill(Cause::Broke(failure)),
         }
@@ -300,22 +315,20 @@ impl<'a> Supervisor<'a> {
         Some(seen.alive)
     }
 
-    /// Kills init, and the kernel kills everything else in its pid namespace.
     fn kill(&mut self, cause: Cause) {
         self.cause.get_or_insert(cause);
-        // No such process: it is dead already.
-        drop(sys::signal_process(self.jail.pidfd.as_fd(), libc::SIGKILL));
+        self.jail.end();
     }
 
-    /// Takes init's exit status, and with it the processor time of all that were waited for. All others in the jail are
-    /// dead by then: it is the kernel that makes init wait for them.
-    fn bury(mut self) -> Result<Ended> {
+    /// Waits until everything is dead, and sums up.
+    fn bury(mut self) -> std::result::Result<Ended, Failed> {
         let mut running = self.started.take();
+        let gone = self.jail.wait_until_gone();
         if let Some(running) = &mut running {
             running.looks.end();
         }
-        let waited = sys::wait_with_usage(self.jail.pid).context(STEP, "wait for init");
-        let (status, cpu) = match waited {
+        let buried = self.jail.bury();
+        let (status, cpu) = match gone.and(buried) {
             Ok(waited) => waited,
             Err(failure) => return Err(self.broke(failure)),
         };
@@ -324,7 +337,10 @@ impl<'a> Supervisor<'a> {
         }
         let ended_by = match (self.cause.take(), &running) {
             (Some(Cause::Ended(ended_by)), _) => ended_by,
-            (Some(Cause::NotStarted(failure)), _) => return Err(failure),
+            (Some(Cause::NotStarted(failure)), _) if self.stop_asked.is_some() => {
+                return Err(Failed::Finally(failure));
+            }
+            (Some(Cause::NotStarted(failure)), _) => return Err(Failed::BeforeStart(failure)),
             (Some(Cause::Broke(failure)), _) => return Err(self.broke(failure)),
             (None, Some(running)) if running.looks.kernels_kills() > 0 => EndedBy::Memory,
             // Somebody outside, the host's out-of-memory killer for one, killed init and thereby the jail.
@@ -345,7 +361,7 @@ impl<'a> Supervisor<'a> {
         let usage =
             running.map_or_else(Usage::default, |running| running.looks.usage(running.since.elapsed(), cpu));
         // Only now can nothing be added any more.
-        let Swept { quarantined, unchecked } = self.jail.guards.sweep();
+        let Swept { quarantined, unchecked } = self.task.guards.sweep();
         let mut ended = Ended {
             limits_reached: running
                 .map_or_else(Vec::new, |running| running.looks.limits_reached(ended_by, at_limit)),
@@ -368,18 +384,16 @@ impl<'a> Supervisor<'a> {
     }
 
     /// What the command has left is put aside all the same. Nothing is committed.
-    fn broke(&self, failure: Failure) -> Failure {
-        let Swept { quarantined, unchecked } = self.jail.guards.sweep();
+    fn broke(&self, failure: Failure) -> Failed {
+        let Swept { quarantined, unchecked } = self.task.guards.sweep();
         let moved = quarantined.iter().map(|Quarantined { from, to }| format!("; {from:?} is now {to:?}"));
         let unchecked = unchecked.iter().map(|what| format!("; not looked at: {what}"));
         let left: String = moved.chain(unchecked).collect();
-        Failure {
-            message: format!(
-                "{}; the command may have run, and everything in the jail was killed{left}",
-                failure.message
-            ),
-            ..failure
-        }
+        let message = format!(
+            "{}; the command may have run, and everything in the jail was killed{left}",
+            failure.message
+        );
+        Failed::Finally(Failure { message, ..failure })
     }
 
     fn attempts(&self, running: Option<&Running<'_>>) -> Vec<Attempt> {
@@ -394,12 +408,11 @@ impl<'a> Supervisor<'a> {
 }
 
 /// Kills the jail when dropped.
-struct Killer<'a>(BorrowedFd<'a>);
+struct Killer<'a>(&'a Jail);
 
 impl Drop for Killer<'_> {
     fn drop(&mut self) {
-        // Fails if it is dead, which is what is wanted.
-        drop(sys::signal_process(self.0, libc::SIGKILL));
+        self.0.end();
     }
 }
 

@@ -360,6 +360,13 @@ pub(crate) fn wait_for_signal(signals: &SigSet, longest: Duration) -> io::Result
     Ok(Some((info.si_signo, from_outside)))
 }
 
+/// `wait4(2)` for one child, if it has ended by now. How, is of no interest.
+#[cfg(feature = "landlock")]
+pub(crate) fn take_this_child(pid: libc::pid_t) {
+    // SAFETY: neither status nor usage is asked for.
+    unsafe { libc::wait4(pid, std::ptr::null_mut(), libc::WNOHANG, std::ptr::null_mut()) };
+}
+
 /// `wait4(2)` for any child that has ended by now: its pid and wait status. The status is left as it is: there are more
 /// signals than nix knows.
 pub(crate) fn take_ended_child() -> io::Result<Option<(libc::pid_t, c_int)>> {
@@ -453,10 +460,24 @@ pub(crate) fn landlock_version() -> io::Result<usize> {
     usize::try_from(version).map_err(io::Error::other)
 }
 
-/// `landlock_create_ruleset(2)`: rules that allow none of these `LANDLOCK_ACCESS_FS_*` anywhere.
-pub(crate) fn handle_accesses(rights: u64) -> io::Result<OwnedFd> {
-    // SAFETY: the first version of `struct landlock_ruleset_attr` is this one number; its address and size are passed.
-    owned(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const rights, size_of::<u64>(), 0) })
+/// `struct landlock_ruleset_attr` of linux/landlock.h: what is forbidden unless a rule allows it. What a kernel does not
+/// know yet must be zero.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Handled {
+    /// `LANDLOCK_ACCESS_FS_*`.
+    pub(crate) files: u64,
+    /// `LANDLOCK_ACCESS_NET_*` (version 4).
+    pub(crate) ports: u64,
+    /// `LANDLOCK_SCOPE_*` (version 6), which no rule allows.
+    pub(crate) scopes: u64,
+}
+
+/// `landlock_create_ruleset(2)`.
+pub(crate) fn create_ruleset(handled: &Handled) -> io::Result<OwnedFd> {
+    let address = std::ptr::from_ref(handled);
+    // SAFETY: the struct has this layout; it lives through the call, and its address and size are passed.
+    owned(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, address, size_of::<Handled>(), 0) })
 }
 
 /// `landlock_add_rule(2)` with `LANDLOCK_RULE_PATH_BENEATH`: allows these rights in a directory and everything below it.
@@ -480,6 +501,24 @@ pub(crate) fn allow_below(rules: BorrowedFd, directory: BorrowedFd, rights: u64)
 pub(crate) fn restrict_self(rules: BorrowedFd) -> io::Result<()> {
     // SAFETY: it takes two numbers.
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) }).map(drop)
+}
+
+/// `prlimit(2)`: another process of ours can make no more processes; the limit that it had for that.
+#[cfg(feature = "landlock")]
+pub(crate) fn forbid_forks(pid: libc::pid_t) -> io::Result<libc::rlimit> {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut before = none;
+    // SAFETY: both structs live through the call, which reads one and writes the other.
+    check(unsafe { libc::prlimit(pid, libc::RLIMIT_NPROC, &raw const none, &raw mut before) }.into())?;
+    Ok(before)
+}
+
+/// `prlimit(2)`: gives back what [`forbid_forks`] took.
+#[cfg(feature = "landlock")]
+pub(crate) fn allow_forks(pid: libc::pid_t, limit: &libc::rlimit) -> io::Result<()> {
+    let limit = std::ptr::from_ref(limit);
+    // SAFETY: the struct lives through the call, which reads it, and the old limit is not asked for.
+    check(unsafe { libc::prlimit(pid, libc::RLIMIT_NPROC, limit, std::ptr::null_mut()) }.into()).map(drop)
 }
 
 /// One instruction of classic BPF.

@@ -10,6 +10,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::libc;
 use nix::sys::stat::Mode;
 use nix::unistd::{SysconfVar, Whence, lseek, sysconf};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,6 +28,8 @@ pub(crate) struct Process {
     pub(crate) thread: u32,
     /// Whose child it is.
     pub(crate) parent: u32,
+    /// The session that it is in.
+    pub(crate) session: u32,
     /// When it began; with the pid, which process it is.
     pub(crate) started: u64,
     /// Its threads.
@@ -72,6 +75,65 @@ pub(crate) fn processes(proc: &OwnedFd) -> io::Result<Vec<Process>> {
             return Ok(found);
         }
     }
+}
+
+/// The process `top` and all that descend from it, in a `/proc` that shows others too. By the lists of children that the
+/// kernel keeps, where it shows them; a process that ends meanwhile can hide another for one look.
+pub(crate) fn descendants(proc: &OwnedFd, top: u32) -> io::Result<Vec<Process>> {
+    if read(proc, &format!("{top}/task/{top}/children")).is_err() {
+        let mut all = processes(proc)?;
+        let parents = parents(&all);
+        all.retain(|process| is_below(process.pid, top, &parents));
+        return Ok(all);
+    }
+    let mut found = Vec::new();
+    let mut waiting = vec![top];
+    while let Some(pid) = waiting.pop() {
+        found.extend(process(proc, pid));
+        waiting.extend(children(proc, pid));
+    }
+    Ok(found)
+}
+
+/// The children of all threads of a process.
+pub(crate) fn children(proc: &OwnedFd, pid: u32) -> Vec<u32> {
+    let texts = threads(proc, pid)
+        .into_iter()
+        .filter_map(|thread| read(proc, &format!("{pid}/task/{thread}/children")).ok());
+    let numbers =
+        |text: String| -> Vec<u32> { text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect() };
+    texts.flat_map(numbers).collect()
+}
+
+/// When a process began, if it is there.
+#[cfg(feature = "landlock")]
+pub(crate) fn starts(proc: &OwnedFd, pid: u32) -> Option<u64> {
+    parse_stat(&read(proc, &format!("{pid}/stat")).ok()?).map(|process| process.started)
+}
+
+/// How many tasks a user has by the kernel's count: processes and threads by their real uid.
+#[cfg(feature = "landlock")]
+pub(crate) fn tasks_of(proc: &OwnedFd, uid: u32) -> io::Result<u64> {
+    let is_of_user = |process: &&Process| {
+        let text = read(proc, &format!("{}/status", process.pid));
+        let real =
+            |text: String| proc_files::status_field(&text, "Uid")?.split_whitespace().next()?.parse().ok();
+        text.ok().and_then(real) == Some(uid)
+    };
+    let all = processes(proc)?;
+    Ok(all.iter().filter(is_of_user).fold(0, |sum, process| sum.saturating_add(process.tasks)))
+}
+
+/// Whose child each is.
+pub(crate) fn parents(processes: &[Process]) -> HashMap<u32, u32> {
+    processes.iter().map(|process| (process.pid, process.parent)).collect()
+}
+
+/// Whether a process is `top` or descends from it.
+pub(crate) fn is_below(pid: u32, top: u32, parents: &HashMap<u32, u32>) -> bool {
+    // What was read at different moments could go in a circle.
+    let way = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
+    way.take(parents.len().saturating_add(1)).any(|pid| pid == top)
 }
 
 /// A process is described by its first thread. If that has ended and others go on, it shows no memory: theirs does.
@@ -144,7 +206,7 @@ fn open(proc: &OwnedFd, path: &str) -> io::Result<File> {
     Ok(File::from(openat(proc.as_fd(), path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?))
 }
 
-/// By the numbers of proc_pid_stat(5): the parent is 4, faults are 10 and 12, processor time in ticks 14 to 17, threads 20, the start 22,
+/// By the numbers of proc_pid_stat(5): the parent is 4, the session 6, faults are 10 and 12, processor time in ticks 14 to 17, threads 20, the start 22,
 /// and memory 23 (bytes) and 24 (pages).
 pub(crate) fn parse_stat(text: &str) -> Option<Process> {
     let stat = Stat::parse(text)?;
@@ -154,6 +216,7 @@ pub(crate) fn parse_stat(text: &str) -> Option<Process> {
     };
     Some(Process {
         parent: stat.number(4)?.try_into().ok()?,
+        session: stat.number(6)?.try_into().ok()?,
         tasks: stat.number(20)?,
         faults: sum(10, 12)?,
         started: stat.number(22)?,

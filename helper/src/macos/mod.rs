@@ -33,7 +33,9 @@ use crate::error::{Context, Result, failure};
 use crate::input::Stdin;
 use crate::report::Reporter;
 use crate::validate::{self, Plan};
-use agentkit_protocol::{Bytes, Capabilities, Ended, FailureKind, GitNames, Net, Policy};
+use agentkit_protocol::{
+    Bytes, Capabilities, Choice, Ended, FailureKind, GitNames, Mechanism, Net, Policy, Probe,
+};
 use child::{Command, Task};
 use events::Events;
 use keeper::Keeper;
@@ -69,9 +71,15 @@ pub(crate) fn launch(plan: &Plan, stdin: Stdin, reporter: &mut Reporter) -> Resu
     Ok(ended)
 }
 
+/// The only mechanism there is.
+pub(crate) fn probe_each() -> Probe {
+    let best = probe(Choice::Auto);
+    Probe { each: [(Mechanism::Seatbelt, best.clone())].into(), best }
+}
+
 /// Goes the whole way of [`launch`] for an empty policy, up to the point where the command would be executed.
-pub(crate) fn probe() -> Capabilities {
-    let outcome = validate::plan(Policy::new(["true"])).and_then(|plan| {
+pub(crate) fn probe(mechanism: Choice) -> Capabilities {
+    let outcome = validate::plan(Policy { mechanism, ..Policy::new(["true"]) }).and_then(|plan| {
         refuse::what_cannot_be_had(&plan)?;
         let mark = Mark::new()?;
         let private = Private::make(&plan.files)?;

@@ -2,7 +2,7 @@
 
 use crate::error::{Hint, Result, failure};
 use crate::validate::Plan;
-use agentkit_protocol::{FailureKind, WorkDir};
+use agentkit_protocol::{FailureKind, Mechanism, WorkDir};
 use nix::unistd::getuid;
 
 const STEP: &str = "seatbelt";
@@ -10,6 +10,11 @@ const STEP: &str = "seatbelt";
 /// Before anything else happens.
 pub(super) fn what_cannot_be_had(plan: &Plan) -> Result<()> {
     let reasons = [
+        (
+            !plan.mechanism.allows(Mechanism::Seatbelt),
+            "mechanism: macOS has seatbelt and no other",
+            "leave it out, or set it to auto",
+        ),
         (
             getuid().is_root(),
             "root keeps its power over the host in a sandbox",

@@ -3,7 +3,7 @@
 use super::inside::reach;
 use super::{Guard, STEP};
 use crate::error::{Context, Result};
-use crate::linux::root::front;
+use crate::linux::namespaces::root::front;
 use crate::linux::sys;
 use nix::fcntl::{OFlag, open, openat};
 use nix::libc;

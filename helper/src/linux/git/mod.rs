@@ -7,6 +7,7 @@
 
 mod commit;
 mod config;
+#[cfg(feature = "namespaces")]
 mod cover;
 mod find;
 mod index;
@@ -73,7 +74,14 @@ impl Guards {
         Ok(Guards(guards))
     }
 
+    /// Whether there is any name to be protected.
+    #[cfg(feature = "landlock")]
+    pub(crate) fn protect_something(&self) -> bool {
+        self.0.iter().any(|guard| !guard.known.covers.is_empty())
+    }
+
     /// Protects the names in the root that is being built.
+    #[cfg(feature = "namespaces")]
     pub(crate) fn cover(&self) -> Result<()> {
         self.0.iter().try_for_each(Guard::cover)
     }

@@ -9,12 +9,14 @@
 mod attributes;
 mod commit;
 mod entry;
+#[cfg(feature = "namespaces")]
 mod mount;
 mod record;
 mod settle;
 mod staging;
 mod walk;
 
+#[cfg(feature = "namespaces")]
 pub(crate) use mount::mount;
 pub(crate) use settle::settle;
 

@@ -3,7 +3,7 @@
 
 use super::{Layers, STEP};
 use crate::error::{Context, Hint, Result, failure};
-use crate::linux::root::{hidden, hidden_on_host};
+use crate::linux::namespaces::root::{hidden, hidden_on_host};
 use crate::linux::sys;
 use agentkit_protocol::{Commit, FailureKind};
 use nix::libc;

@@ -45,12 +45,12 @@ impl Access {
     }
 
     /// Whether it needs something of the host.
-    pub(super) fn has_source(self) -> bool {
+    pub(crate) fn has_source(self) -> bool {
         self == Access::ReadOnly || self.is_owned()
     }
 
     /// Whether the command acts as the owner of what is there.
-    fn is_owned(self) -> bool {
+    pub(crate) fn is_owned(self) -> bool {
         self == Access::Readable || self.is_writable()
     }
 }
@@ -76,11 +76,23 @@ pub(crate) struct Entry {
     opened: Option<OwnedFd>,
     /// A second one for whoever looks at it from outside while root's jail is in the first.
     outside: Option<OwnedFd>,
+    /// Its mount stands at its path, also outside.
+    #[cfg(feature = "landlock")]
+    in_place: bool,
 }
 
 impl Entry {
     pub(crate) fn new(path: &Path, kind: Kind, access: Access, identity: (u64, u64)) -> Self {
-        Entry { path: path.to_path_buf(), kind, access, identity, opened: None, outside: None }
+        Entry {
+            path: path.to_path_buf(),
+            kind,
+            access,
+            identity,
+            opened: None,
+            outside: None,
+            #[cfg(feature = "landlock")]
+            in_place: false,
+        }
     }
 
     /// Inside a directory that is shown anyway.
@@ -93,7 +105,7 @@ impl Entry {
     }
 
     /// See [`super::View::open_as_root`].
-    pub(super) fn open_as_root(&mut self, owners: &mut OwnerMaps, guarded: bool) -> Result<()> {
+    pub(crate) fn open_as_root(&mut self, owners: &mut OwnerMaps, guarded: bool) -> Result<()> {
         if !self.access.has_source() {
             return Ok(());
         }
@@ -129,15 +141,43 @@ impl Entry {
         self.opened.take().map_or_else(|| self.open(), Ok)
     }
 
+    /// Mounts what was opened at its own path, in the mount namespace of this process.
+    #[cfg(feature = "landlock")]
+    pub(crate) fn mount_in_place(&mut self) -> Result<()> {
+        let place = self.place()?;
+        sys::attach_mount(self.mount()?.as_fd(), place.as_fd())
+            .context(STEP, format_args!("move_mount to {:?}", self.path))?;
+        self.in_place = true;
+        Ok(())
+    }
+
+    /// Whether that was done.
+    #[cfg(feature = "landlock")]
+    pub(crate) fn is_mounted_in_place(&self) -> bool {
+        self.in_place
+    }
+
+    /// What stands there, if it is what was judged.
+    #[cfg(feature = "landlock")]
+    pub(crate) fn place(&self) -> Result<OwnedFd> {
+        let place = self.look_up()?;
+        self.check_identity(&place)?;
+        Ok(place)
+    }
+
+    fn look_up(&self) -> Result<OwnedFd> {
+        match open_real(&self.path) {
+            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => Err(replaced(&self.path)),
+            result => result
+                .context(STEP, format_args!("open {:?}", self.path))
+                .hint("the launcher must be able to reach it"),
+        }
+    }
+
     fn open(&self) -> Result<OwnedFd> {
         // By its name once more: an ordinary launcher may only copy a mount in the jail's mount namespace, to which no
         // descriptor from before belongs. Without links, the name stands for no other place than the one that was judged.
-        let place = match open_real(&self.path) {
-            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Err(replaced(&self.path)),
-            result => result
-                .context(STEP, format_args!("open {:?}", self.path))
-                .hint("the launcher must be able to reach it")?,
-        };
+        let place = self.look_up()?;
         let mount = sys::clone_mount(place.as_fd(), c"")
             .context(STEP, format_args!("open_tree {:?}", self.path))
             .hint("the kernel must be 5.12 or newer")?;

@@ -74,7 +74,7 @@ impl System {
     }
 
     /// Whether this is the top of something that is shown.
-    pub(super) fn shows(&self, path: &Path) -> bool {
+    pub(crate) fn shows(&self, path: &Path) -> bool {
         self.binds.iter().any(|(top, _)| top == path)
     }
 

@@ -1,16 +1,11 @@
 //! From what was read back to what may be claimed.
 
-use super::layers::claim;
-use crate::error::{Result, failure};
+use crate::error::Result;
+use crate::linux::claims::{self, FILTER_MODE, cpu, held, polled_memory};
+use crate::linux::layers::claim;
 use crate::validate::Plan;
-use agentkit_protocol::{
-    Access, Capabilities, Control, FailureKind, Level, Mechanism, Net, ReadBack, WorkDir,
-};
+use agentkit_protocol::{Access, Capabilities, Control, Level, Mechanism, Net, ReadBack, WorkDir};
 use std::path::PathBuf;
-
-const STEP: &str = "capabilities";
-/// `SECCOMP_MODE_FILTER`.
-const FILTER_MODE: u8 = 2;
 
 /// What this mechanism must deliver whenever it works at all.
 const PROMISED: [Control; 8] = [
@@ -24,14 +19,13 @@ const PROMISED: [Control; 8] = [
     Control::KilledAsATree,
 ];
 
-/// Claims exactly what the kernel confirmed. `uncoverable` is [`View::can_be_uncovered`](super::view::View::can_be_uncovered).
+/// Claims exactly what the kernel confirmed. `uncoverable` is [`View::can_be_uncovered`](crate::linux::view::View::can_be_uncovered).
 pub(crate) fn derive(state: &ReadBack, plan: &Plan, uncoverable: bool) -> Capabilities {
     let own = |name: &str| state.own_namespaces.iter().any(|own| own == name);
     let filtered = state.seccomp_mode == FILTER_MODE;
     let unprivileged = state.capabilities == 0 && state.no_new_privs && state.limits_bind;
     let confined = own("user") && own("mnt") && unprivileged;
     let process_limit = state.rlimits.get("nproc").is_some_and(|&limit| limit <= plan.limits.processes);
-    let held = |holds: bool, reason: &str| if holds { Level::Full } else { Level::None(reason.to_owned()) };
     let controls = [
         (Control::NetworkBlocked, network(own("net") && filtered && confined, plan)),
         (Control::FilesystemConfined, filesystem(confined, uncoverable)),
@@ -100,21 +94,7 @@ fn memory(state: &ReadBack, plan: &Plan) -> Level {
     if state.memory_group.is_some_and(|limit| limit <= most) {
         return Level::Full;
     }
-    let queues = if state.sockets_tell { "" } else { "queues of sockets, " };
-    let claim = format!(
-        "the supervisor adds up every 10 ms what is resident, page tables, swapped pages, what sockets queue, and shared \
-         memory up to where it was seen mapped; not {queues}shared memory that was unmapped but for a part between two \
-         looks, pipes (64 MiB for each user), and the kernel's own small objects such as file locks and mappings; files in memory count \
-         toward disk. Whoever keeps a process's mappings locked can delay a look, and with it signals, for seconds, and \
-         the wall clock for half a second. If it is required, a cgroup is made for it where the launcher may"
-    );
-    Level::Polled(claim)
-}
-
-fn cpu() -> Level {
-    let claim = "each process by RLIMIT_CPU; the supervisor adds up the tree every 10 ms, without what a process, and those it \
-                 waited for, used after the last look at it if nobody waits for it; the wall clock bounds that";
-    Level::Polled(claim.to_owned())
+    polled_memory(if state.sockets_tell { "" } else { "queues of sockets, " })
 }
 
 fn disk(state: &ReadBack, plan: &Plan) -> Level {
@@ -133,37 +113,16 @@ fn disk(state: &ReadBack, plan: &Plan) -> Level {
     }
 }
 
-/// Stops a launch that would deliver less than the mechanism promises or the policy requires.
+/// See [`claims::check`].
 pub(crate) fn check(capabilities: &Capabilities, plan: &Plan) -> Result<()> {
-    let mut broken = capabilities.missing(PROMISED);
-    // A stated exception is no broken promise.
-    broken.retain(|(_, level)| matches!(level, Level::None(_)));
-    broken.retain(|(control, _)| *control != Control::NetworkBlocked || plan.net != Net::Host);
-    if !broken.is_empty() && !cfg!(feature = "mutants") {
-        return Err(failure(
-            FailureKind::Host,
-            STEP,
-            format_args!("set-up succeeded, but {}", list("is", &broken)),
-        ));
-    }
-    let missing = capabilities.missing(plan.require.iter().copied());
-    if !missing.is_empty() {
-        return Err(failure(FailureKind::Required, STEP, list("is required, but here it is", &missing)));
-    }
-    Ok(())
-}
-
-fn list(is: &str, controls: &[(Control, Level)]) -> String {
-    let each: Vec<String> =
-        controls.iter().map(|(control, level)| format!("{control} {is} {level}")).collect();
-    each.join("; ")
+    claims::check(capabilities, &PROMISED, plan)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::validate;
-    use agentkit_protocol::Policy;
+    use agentkit_protocol::{FailureKind, Policy};
 
     fn confirmed() -> ReadBack {
         ReadBack {

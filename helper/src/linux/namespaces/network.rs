@@ -2,9 +2,9 @@
 //!
 //! To make it takes the kernel as long as all mounts together, and neither needs the other: a thread does it meanwhile.
 
-use super::layers::Layer;
-use super::{sockets, sys, watch};
 use crate::error::{Context, Result};
+use crate::linux::layers::Layer;
+use crate::linux::{sockets, sys, watch};
 use crate::validate::Plan;
 use agentkit_protocol::Net;
 use nix::sched::{CloneFlags, setns, unshare};

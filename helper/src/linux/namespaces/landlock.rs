@@ -1,8 +1,8 @@
 //! Step 8: a second wall behind capabilities and filter, where the kernel has Landlock; see landlock(7).
 
-use super::layers::Layer;
-use super::sys;
 use crate::error::{Context, Result};
+use crate::linux::layers::Layer;
+use crate::linux::sys::{self, Handled};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::libc;
@@ -38,7 +38,8 @@ pub(crate) fn restrict() -> Result<bool> {
         }
         version => version.context(STEP, "ask for the version of landlock_create_ruleset")?,
     };
-    let rules = sys::handle_accesses(EXECUTE | MAKE_CHARACTER_DEVICE | MAKE_BLOCK_DEVICE | REFER)
+    let files = EXECUTE | MAKE_CHARACTER_DEVICE | MAKE_BLOCK_DEVICE | REFER;
+    let rules = sys::create_ruleset(&Handled { files, ..Handled::default() })
         .context(STEP, "landlock_create_ruleset")?;
     let root = open("/", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
         .map_err(io::Error::from)

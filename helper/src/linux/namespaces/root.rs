@@ -5,8 +5,8 @@
 //! *front*, which becomes the jail's root and is soon read-only. The front is the current directory, and `..` from there
 //! is its back.
 
-use super::layers::Layer;
 use crate::error::{Context, Hint, Result};
+use crate::linux::layers::Layer;
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, SFlag, mknod};
 use nix::unistd::{chdir, mkdir};

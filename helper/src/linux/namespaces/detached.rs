@@ -1,8 +1,8 @@
 //! Mounts that are not attached yet, and the places that they are attached to.
 
 use super::root::front;
-use super::sys;
 use crate::error::{Context, Result};
+use crate::linux::sys;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use std::ffi::CString;
 use std::io;

@@ -1,10 +1,10 @@
 //! Step 6: `/proc`.
 
 use super::detached::{clone, open_inside};
-use super::layers::Layer;
 use super::root::Root;
-use super::sys;
 use crate::error::{Context, Hint, Result};
+use crate::linux::layers::Layer;
+use crate::linux::sys;
 use agentkit_protocol::ProcFiles;
 use nix::fcntl::{AT_FDCWD, OFlag, open};
 use nix::libc;

@@ -1,16 +1,16 @@
 //! Step 6: the file view, each mount with its reason. Runs in the new mount namespace, as pid 1.
 
 use super::detached::{clone, open_inside};
-use super::git::Guards;
-use super::identity::INNER_ID;
 use super::kernel_files;
-use super::overlay::{self, Layers};
 use super::root::{Root, front};
-use super::sys;
-use super::view::{self, Access, Entry, System, View};
-use super::watch;
-use super::workdir;
 use crate::error::{Context, Hint, Result, policy};
+use crate::linux::git::Guards;
+use crate::linux::identity::INNER_ID;
+use crate::linux::overlay::{self, Layers};
+use crate::linux::sys;
+use crate::linux::view::{self, Access, Entry, System, View};
+use crate::linux::watch;
+use crate::linux::workdir;
 use crate::validate::Plan;
 use agentkit_protocol::WorkDir;
 use nix::fcntl::{AT_FDCWD, OFlag, open};
@@ -74,13 +74,6 @@ pub(crate) fn begin(view: &View, plan: &Plan) -> Result<Begun> {
     Ok(Begun { root, proc, private })
 }
 
-/// As a user namespace of its own does it: nothing that is mounted here shows outside.
-pub(crate) fn keep_apart() -> Result<()> {
-    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
-        .map_err(io::Error::from)
-        .context(STEP, "make every mount private")
-}
-
 /// What there is without a view of the jail's own: the launcher's.
 pub(crate) fn launchers() -> Result<Mounted> {
     if kernel_files::is_own() {
@@ -138,9 +131,6 @@ fn bind(source: &Path, path: &Path, root: &mut Root, is_dir: bool) -> Result<()>
     root.covered_by_host(path);
     Ok(())
 }
-
-/// What these files take of the file system that they share with the private directories.
-pub(crate) const OWN_BLOCKS: u64 = 4;
 
 /// Programs want to know who they are; the host's accounts are nobody's business.
 fn make_accounts(root: &mut Root) -> Result<()> {

@@ -1,19 +1,20 @@
 //! Pid 1 of the jail: sets everything up, starts the command, reaps, and takes all that is left down with it.
 
-use super::exec::{Command, Streams};
-use super::git::Guards;
-use super::identity::{INNER_ID, Identity};
-use super::layers::Layer;
-use super::message::{self, Message, Outside};
 use super::network::{self, Network};
-use super::program::Program;
-use super::pty::{self, Terminal};
-use super::relay::Relays;
-use super::signals::{self, ForInit};
-use super::view::View;
-use super::{capabilities, deadline, landlock, limits, mounts, privileges, read_back, seccomp, sys};
+use super::{capabilities, landlock, mounts};
 use crate::error::{Context, Hint, Result};
-use crate::validate::Plan;
+use crate::linux::exec::{Command, Places, Streams, TEMPORARY};
+use crate::linux::identity::{INNER_ID, Identity};
+use crate::linux::layers::Layer;
+use crate::linux::message::{self, Message, Outside};
+use crate::linux::mount_table::keep_apart;
+use crate::linux::pty;
+use crate::linux::reap::bury_the_dead;
+use crate::linux::relay::Relays;
+use crate::linux::signals::{self, ForInit};
+use crate::linux::task::{Entrance, Task};
+use crate::linux::view::HOME;
+use crate::linux::{deadline, limits, privileges, read_back, seccomp, sys};
 use agentkit_protocol::{EndedBy, ReadBack};
 use nix::fcntl::{OFlag, open};
 use nix::libc;
@@ -23,7 +24,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Pid, setpgid};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const STEP: &str = "init";
@@ -31,28 +32,9 @@ const STEP: &str = "init";
 /// which looks at nothing, ends the run if it still goes on this long after its time.
 const SPARE: Duration = Duration::from_millis(500);
 
-/// What init is to do, decided outside.
-pub(crate) struct Task<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) view: View,
-    /// Where the command starts.
-    pub(crate) directory: PathBuf,
-    /// The same as the caller spelled it.
-    pub(crate) spelling: PathBuf,
-    /// Missing in a probe, which ends where the command would start.
-    pub(crate) program: Option<&'a Program>,
-    pub(crate) relays: Relays,
-    /// The caller's terminal, if the command is to have one of its own.
-    pub(crate) terminal: Option<Terminal>,
-    pub(crate) identity: Identity,
-    /// The limit of the group that this process was born in, if there is one.
-    pub(crate) memory_group: Option<u64>,
-    pub(crate) guards: Guards,
-}
-
 /// Does the task and ends the process, and with it every other one in the jail.
-pub(crate) fn main(mut task: Task<'_>, channel: OwnedFd) -> ! {
-    let ended = run(&mut task, &channel).unwrap_or_else(Message::NotStarted);
+pub(crate) fn main(task: &Task<'_>, entrance: &mut Entrance, channel: OwnedFd) -> ! {
+    let ended = run(task, entrance, &channel).unwrap_or_else(Message::NotStarted);
     // If the supervisor is gone, nobody is left to tell.
     drop(message::send(channel.as_fd(), &ended, &[]));
     std::process::exit(0)
@@ -60,7 +42,7 @@ pub(crate) fn main(mut task: Task<'_>, channel: OwnedFd) -> ! {
 
 /// The set-up as a list of steps. Each comes after what it needs and before what forbids it. An error is one before the
 /// command was started.
-fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<Message> {
+fn run(task: &Task<'_>, entrance: &mut Entrance, channel: &OwnedFd) -> Result<Message> {
     die_with_supervisor(channel)?;
     let network = network::begin(task.plan)?;
     map_ids(&task.identity)?;
@@ -68,20 +50,20 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<Message> {
     privileges::be_killed_first()?;
     // These were the last things that needed an open /proc/self.
     privileges::hide_from_equals()?;
-    leave_caller(&task.relays)?;
+    leave_caller(&entrance.relays)?;
     // Before the launcher's /proc is gone.
     forbid_nested_namespaces()?;
     let own = !Layer::View.is_off();
-    let view = own.then(|| mounts::begin(&task.view, task.plan)).transpose()?;
+    let view = own.then(|| mounts::begin(&entrance.view, task.plan)).transpose()?;
     let outside = outside(channel)?;
-    task.view.hide_host_proc(&outside.processes);
-    let finish = |view| mounts::finish(view, &mut task.view, task.plan, &task.guards);
+    entrance.view.hide_host_proc(&outside.processes);
+    let finish = |view| mounts::finish(view, &mut entrance.view, task.plan, &task.guards);
     let mounted = view.map_or_else(mounts::launchers, finish)?;
     let Network { loopback, sockets, connections } = network.enter()?;
     let workdir = hosts_work_dir(task)?;
     read_nothing()?;
     let terminal = task.terminal.as_ref().map(pty::Pair::open).transpose()?;
-    let launchers_limits = limits::apply(&task.plan.limits)?;
+    let launchers_limits = limits::apply(&task.plan.limits, 0)?;
     let landlock = landlock::restrict()?;
     privileges::drop_all()?;
     seccomp::load(loopback.is_ok(), task.plan.writes_host_files())?;
@@ -89,13 +71,14 @@ fn run(task: &mut Task<'_>, channel: &OwnedFd) -> Result<Message> {
         landlock,
         loopback: loopback.is_ok(),
         sockets_tell: sockets.is_some(),
-        memory_group: task.memory_group,
+        memory_group: task.group.as_ref().map(|group| group.limit),
         workdir_read_only: mounted.workdir_read_only,
         ..read_back::read(&task.plan.limits, &outside.namespaces)?
     };
     read_back.launchers_limits.extend(launchers_limits);
-    capabilities::check(&capabilities::derive(&read_back, task.plan, task.view.can_be_uncovered), task.plan)?;
-    let command = start(task, terminal.as_ref(), channel)?;
+    let can_be_uncovered = entrance.view.can_be_uncovered;
+    capabilities::check(&capabilities::derive(&read_back, task.plan, can_be_uncovered), task.plan)?;
+    let command = start(task, &mut entrance.relays, terminal.as_ref(), channel)?;
     let layers = mounted.overlay.iter().flat_map(|layers| [layers.upper.as_fd(), layers.host.as_fd()]);
     let handles = [mounted.proc.as_fd(), mounted.private.as_fd()]
         .into_iter()
@@ -132,7 +115,8 @@ fn hosts_work_dir(task: &Task<'_>) -> Result<Option<OwnedFd>> {
 }
 
 fn start(
-    task: &mut Task<'_>,
+    task: &Task<'_>,
+    relays: &mut Relays,
     terminal: Option<&pty::Pair>,
     channel: &OwnedFd,
 ) -> Result<Option<libc::pid_t>> {
@@ -140,9 +124,17 @@ fn start(
     umask(Mode::from_bits_truncate(0o022));
     let streams = match (&task.terminal, terminal) {
         (Some(callers), Some(own)) => Streams::Terminal { own: own.slave.as_fd(), kind: &callers.kind },
-        _ => Streams::Input(task.relays.take_stdin()),
+        _ => Streams::Input(relays.take_stdin()),
     };
-    Command::new(task.plan, program, (&task.directory, &task.spelling), streams)?.start(channel).map(Some)
+    let places = Places {
+        directory: &task.directory,
+        spelling: &task.spelling,
+        home: Path::new(HOME),
+        temporary: Path::new(TEMPORARY),
+    };
+    // All of it is inherited.
+    let nothing_more = || Ok(());
+    Command::new(task.plan, program, places, streams)?.start(channel, &nothing_more).map(Some)
 }
 
 /// The kernel kills init when the supervisor dies, and the jail with it. If that happened already, the channel is
@@ -163,7 +155,7 @@ fn die_with_supervisor(channel: &OwnedFd) -> Result<()> {
 /// Exactly one user and one group: with several, each would have a process limit of its own.
 fn map_ids(identity: &Identity) -> Result<()> {
     if Layer::UserNamespace.is_off() {
-        return mounts::keep_apart();
+        return keep_apart();
     }
     let write = |path: &str, text: String| {
         std::fs::write(path, &text).context(STEP, format_args!("write {text:?} to {path}")).hint(
@@ -234,23 +226,6 @@ fn reap_until_gone(command: libc::pid_t, deadline: Instant) -> Result<EndedBy> {
             // needs no signal.
             ForInit::PassOn(signal) => drop(sys::signal_group(command, signal)),
             ForInit::Late => return Ok(EndedBy::WallClock),
-        }
-    }
-}
-
-/// Takes every child that has ended; returns how the command ended, if it is one of them.
-fn bury_the_dead(command: libc::pid_t) -> Result<Option<EndedBy>> {
-    loop {
-        match sys::take_ended_child() {
-            Ok(Some((pid, status))) if pid == command => {
-                return Ok(Some(match libc::WIFSIGNALED(status) {
-                    true => EndedBy::Signal(libc::WTERMSIG(status)),
-                    false => EndedBy::Exit(libc::WEXITSTATUS(status)),
-                }));
-            }
-            Ok(Some(_)) => {}
-            Ok(None) => return Ok(None),
-            Err(error) => return Err(error).context(STEP, "wait"),
         }
     }
 }

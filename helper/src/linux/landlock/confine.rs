@@ -1,0 +1,184 @@
+//! What happens in the process that becomes the command: limits, privileges, the domain, the filter, and then the proof.
+
+use super::STEP;
+use super::capabilities::{check, derive};
+use super::private::{CANARY, Private};
+use crate::error::{Context, Result, failure};
+use crate::linux::exec::{Command, Places, Streams};
+use crate::linux::limits::{self, InForce};
+use crate::linux::message::Outside;
+use crate::linux::seccomp::{self, More};
+use crate::linux::task::{Entrance, Task};
+use crate::linux::{privileges, read_back, sys, usage};
+use agentkit_protocol::{Attack, Domain, FailureKind, Net, ReadBack};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::libc;
+use nix::sys::signal::kill;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket, socketpair};
+use nix::sys::stat::umask;
+use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
+use nix::unistd::{Pid, truncate, unlink};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The first versions that know truncation, and signals.
+const KNOWS_TRUNCATION: u32 = 3;
+
+/// What is to be in force.
+pub(super) struct Confinement {
+    /// Of Landlock.
+    pub(super) version: u32,
+    more: More,
+    exclusive_user: bool,
+    /// See [`Domain::others`].
+    others: u64,
+    /// Whether uids are those that the kernel goes by, and so whether the process limit binds this one.
+    first_users: bool,
+    limits_bind: bool,
+    /// What nobody in the jail may open.
+    canary: PathBuf,
+}
+
+impl Confinement {
+    pub(super) fn new(version: u32, task: &Task, private: &Private, outside: &Outside) -> Self {
+        let exclusive_user = task.identity.is_exclusive();
+        Confinement {
+            version,
+            more: More {
+                own_files: !exclusive_user,
+                offline: task.plan.net != Net::Host,
+                emptying: version < KNOWS_TRUNCATION,
+            },
+            exclusive_user,
+            others: 0,
+            first_users: outside.namespaces.are_the_first_users(),
+            limits_bind: false,
+            canary: private.path.join(OsStr::from_bytes(CANARY.to_bytes())),
+        }
+    }
+
+    /// As init, while it can still read all of `/proc`.
+    pub(super) fn look_around(&mut self, task: &Task) -> Result<()> {
+        let proc = OwnedFd::from(File::open("/proc").context(STEP, "open /proc")?);
+        let uid = nix::unistd::getuid().as_raw();
+        let tasks = usage::tasks_of(&proc, uid).context(STEP, "count the user's processes")?;
+        // This process is part of the run; the supervisor is one of the two that the limit allows for.
+        self.others = tasks.saturating_sub(1);
+        self.limits_bind = if self.first_users { uid != 0 } else { limits::bind_this_user()? };
+        if task.identity.uid != uid && task.identity.gives_up_root() {
+            return Err(failure(FailureKind::Host, STEP, "the launcher is still root"));
+        }
+        Ok(())
+    }
+
+    /// Starts the command, confined. Returns its number, unless this is a probe, and what was found in force in the very
+    /// process.
+    pub(super) fn start(
+        &self,
+        task: &Task,
+        entrance: &mut Entrance,
+        private: &Private,
+        terminal: Option<BorrowedFd>,
+        domain: BorrowedFd,
+        channel: &OwnedFd,
+    ) -> Result<(Option<libc::pid_t>, ReadBack)> {
+        // It works in the memory of this one until it is another program.
+        let found: RefCell<Option<Result<ReadBack>>> = RefCell::new(None);
+        let init = nix::unistd::getpid();
+        let confine = || {
+            let result = self.enter(task, domain, init);
+            let told = result.as_ref().map(drop).map_err(Clone::clone);
+            found.replace(Some(result));
+            told
+        };
+        let started = match task.program {
+            None => {
+                let rehearse = || confine().err();
+                sys::spawn(&rehearse).context(STEP, "clone").map(|_| None)
+            }
+            Some(program) => {
+                let streams = match (&task.terminal, terminal) {
+                    (Some(callers), Some(own)) => Streams::Terminal { own, kind: &callers.kind },
+                    _ => Streams::Input(entrance.relays.take_stdin()),
+                };
+                let directory = private.directory_of(task);
+                let spelling = if directory == private.work { directory } else { &task.spelling };
+                let places =
+                    Places { directory, spelling, home: &private.home, temporary: &private.temporary };
+                umask(Mode::from_bits_truncate(0o022));
+                let command = Command::new(task.plan, program, places, streams)?;
+                command.start(channel, &confine).map(Some)
+            }
+        };
+        match (found.into_inner(), started) {
+            // What it failed at says more than that it did not start.
+            (Some(Err(failure)), _) | (_, Err(failure)) => Err(failure),
+            (Some(Ok(read_back)), Ok(command)) => Ok((command, read_back)),
+            (None, Ok(_)) => Err(failure(FailureKind::Host, STEP, "the command was not confined")),
+        }
+    }
+
+    /// In the process that becomes the command.
+    fn enter(&self, task: &Task, domain: BorrowedFd, init: Pid) -> Result<ReadBack> {
+        let status = File::open("/proc/self/status").context(STEP, "open /proc/self/status")?;
+        let limits_of_launcher = limits::apply(&task.plan.limits, self.others)?;
+        let in_force = InForce::read(&task.plan.limits)?;
+        privileges::drop_held()?;
+        sys::restrict_self(domain).context(STEP, "landlock_restrict_self")?;
+        seccomp::load_without_namespaces(&self.more, self.more.own_files || task.plan.writes_host_files())?;
+        let domain = Domain {
+            version: self.version,
+            refused: self.attack(init),
+            exclusive_user: self.exclusive_user,
+            others: self.others,
+        };
+        let mut state = ReadBack {
+            domain: Some(domain),
+            limits_bind: self.limits_bind,
+            // Whatever domain it is; there is no way to ask.
+            landlock: true,
+            memory_group: task.group.as_ref().map(|group| group.limit),
+            workdir_read_only: task.plan.workdir_read_only,
+            ..read_back::read_open(status, in_force)?
+        };
+        state.launchers_limits.extend(limits_of_launcher);
+        check(&derive(&state, task.plan), task.plan)?;
+        Ok(state)
+    }
+
+    /// Tries what must not work, on a file of this user's beside the private directories; returns what did not.
+    fn attack(&self, init: Pid) -> BTreeSet<Attack> {
+        let canary = self.canary.as_path();
+        let parent = canary.parent().unwrap_or(Path::new("/"));
+        let open = |path: &Path, flags| open(path, flags | OFlag::O_CLOEXEC, Mode::empty()).map(drop);
+        let everybody = |number: i32| {
+            [AddressFamily::Unix, AddressFamily::Inet, AddressFamily::Inet6]
+                .into_iter()
+                .map(move |family| (family, number))
+        };
+        let sockets = || {
+            let single = everybody(0)
+                .all(|(family, _)| socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).is_err());
+            let pair = socketpair(AddressFamily::Unix, SockType::Datagram, None, SockFlag::SOCK_CLOEXEC);
+            if single && pair.is_err() { Err(Errno::EAFNOSUPPORT) } else { Ok(()) }
+        };
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        let attempts: [(Attack, nix::Result<()>); 8] = [
+            (Attack::Read, open(canary, OFlag::O_RDONLY)),
+            (Attack::Write, open(canary, OFlag::O_WRONLY)),
+            (Attack::Empty, truncate(canary, 0)),
+            (Attack::List, open(parent, OFlag::O_RDONLY | OFlag::O_DIRECTORY)),
+            (Attack::ChangeMode, fchmodat(nix::fcntl::AT_FDCWD, canary, mode, FchmodatFlags::FollowSymlink)),
+            (Attack::Signal, kill(init, None)),
+            (Attack::Socket, sockets()),
+            (Attack::Remove, unlink(canary)),
+        ];
+        attempts.into_iter().filter(|(_, result)| result.is_err()).map(|(attack, _)| attack).collect()
+    }
+}

@@ -1,0 +1,97 @@
+//! Ends every process of a jail one by one: none can leave the tree, since whoever loses its parent becomes a child of the
+//! nearest process above that takes such children (`PR_SET_CHILD_SUBREAPER`), and that is the jail's init, or the
+//! supervisor if that is dead.
+
+use super::STEP;
+use crate::error::{Context, Result, failure};
+use crate::linux::deadline;
+use crate::linux::sys;
+use crate::linux::usage::{self, Process};
+use agentkit_protocol::FailureKind;
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// SIGKILL is not instant: who writes to a slow disk has to finish first.
+const LONGEST: Duration = Duration::from_secs(15);
+/// How long to wait for news between two looks.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Ends all that descends from this process, which has no other children.
+pub(super) fn everything() -> Result<()> {
+    until(|_| true, has_no_child)
+}
+
+/// Ends the children of this process that `is_ours` names, with all below them.
+pub(super) fn strays(is_ours: impl Fn(&Process) -> bool) -> Result<()> {
+    until(is_ours, || true)
+}
+
+/// The kernel's own word for it.
+fn has_no_child() -> bool {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::All, flags) == Err(Errno::ECHILD)
+}
+
+/// Ended children are waited for.
+fn until(is_ours: impl Fn(&Process) -> bool, is_done: impl Fn() -> bool) -> Result<()> {
+    let proc = OwnedFd::from(File::open("/proc").context(STEP, "open /proc")?);
+    let end = deadline::after(Instant::now(), LONGEST);
+    loop {
+        let found = look(&proc, &is_ours).context(STEP, "look for processes that are left")?;
+        for process in &found {
+            kill(&proc, process);
+        }
+        let children = found.iter().filter(|process| process.parent == std::process::id());
+        children.for_each(|process| sys::take_this_child(process.pid.cast_signed()));
+        if found.is_empty() && is_done() {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            let message = format!("{} processes are alive {LONGEST:?} after they were killed", found.len());
+            return Err(failure(FailureKind::Host, STEP, message));
+        }
+        let mut news = SigSet::empty();
+        news.add(Signal::SIGCHLD);
+        // Whatever it says, the next look will tell.
+        drop(sys::wait_for_signal(&news, PAUSE));
+    }
+}
+
+/// What one look finds. Whoever forks and ends meanwhile hides others from it, but then has new children of ours to show.
+fn look(proc: &OwnedFd, is_ours: &impl Fn(&Process) -> bool) -> std::io::Result<Vec<Process>> {
+    let this = std::process::id();
+    let mut all = usage::processes(proc)?;
+    // Those that a host shows to nobody (hidepid=2) it still counts among the children.
+    let hidden = usage::children(proc, this);
+    let hidden: Vec<_> = hidden.into_iter().filter(|pid| !all.iter().any(|it| it.pid == *pid)).collect();
+    all.extend(hidden.into_iter().map(|pid| Process { pid, parent: this, ..Process::default() }));
+    let parents: HashMap<u32, u32> = usage::parents(&all);
+    let ours: Vec<u32> = all.iter().filter(|it| it.parent == this && is_ours(it)).map(|it| it.pid).collect();
+    all.retain(|process| ours.iter().any(|child| usage::is_below(process.pid, *child, &parents)));
+    Ok(all)
+}
+
+/// A number can go to a process of somebody else's as soon as its own has been waited for, so each is looked at again once
+/// a descriptor keeps it.
+fn kill(proc: &OwnedFd, process: &Process) {
+    let pid = process.pid.cast_signed();
+    let Ok(pidfd) = sys::open_pidfd(pid) else { return };
+    let is_same = || process.started == 0 || usage::starts(proc, process.pid) == Some(process.started);
+    if !is_same() {
+        return;
+    }
+    // A tree that forks as fast as it is killed would never end. In a jail within a jail the filter refuses this.
+    let forbidden = sys::forbid_forks(pid);
+    if sys::signal_process(pidfd.as_fd(), libc::SIGKILL).is_err()
+        && let Ok(before) = forbidden
+    {
+        // It was gone; if the number has gone to another, that one gets back what it had.
+        drop(sys::allow_forks(pid, &before));
+    }
+}

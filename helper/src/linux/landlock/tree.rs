@@ -1,0 +1,85 @@
+//! The supervisor's side of a jail whose processes are ended by its init.
+
+use super::private::Private;
+use super::{STEP, end};
+use crate::error::{Context, Result, failure};
+use crate::linux::jail::Jail;
+use crate::linux::message::{self, Message, Order};
+use crate::linux::{deadline, sys, usage};
+use agentkit_protocol::FailureKind;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{Shutdown, shutdown};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// How long init may take to end everything, and then to remove what is private: longer than it gives itself.
+const LONGEST: Duration = Duration::from_secs(90);
+
+/// What the supervisor has of it.
+pub(crate) struct Tree {
+    /// Removed at the latest when this is dropped.
+    private: Private,
+}
+
+impl Tree {
+    pub(super) fn new(private: Private) -> Self {
+        Tree { private }
+    }
+
+    /// Init has everything ended. If it is dead, that is done in [`Tree::bury`].
+    pub(crate) fn end(&self, jail: &Jail) {
+        drop(message::send(jail.messages.as_fd(), &Order::End, &[]));
+    }
+
+    /// Until init says that nobody is left, or is dead itself. It may also say that it could not come to that.
+    pub(crate) fn wait_until_gone(&self, jail: &Jail) -> Result<()> {
+        let end = deadline::after(Instant::now(), LONGEST);
+        // After an error it is dead, and after its end there is nothing more to hear.
+        while wait(&jail.messages, end) {
+            match message::receive::<Message>(jail.messages.as_fd()) {
+                Ok(Some((Message::Gone, _)) | None) | Err(_) => return Ok(()),
+                Ok(Some((Message::Broke(failure), _))) => return Err(failure),
+                Ok(Some(_)) => {}
+            }
+        }
+        Err(failure(FailureKind::Host, STEP, format_args!("the jail's init did nothing for {LONGEST:?}")))
+    }
+
+    /// Lets init remove what is private, and waits for it. What it did not do, since somebody killed it, is done here.
+    pub(crate) fn bury(&self, jail: &Jail) -> Result<(libc::c_int, Duration)> {
+        // As long as it was not waited for, the number is its own.
+        let proc = File::open("/proc").map(OwnedFd::from).context(STEP, "open /proc")?;
+        let started = usage::starts(&proc, jail.pid.unsigned_abs());
+        // For init the end of the supervisor, by which it sees that nothing more is asked for.
+        let _ = shutdown(jail.messages.as_raw_fd(), Shutdown::Both);
+        let end = deadline::after(Instant::now(), LONGEST);
+        if !wait(&jail.pidfd, end) {
+            drop(sys::signal_process(jail.pidfd.as_fd(), libc::SIGKILL));
+        }
+        let waited = sys::wait_with_usage(jail.pid).context(STEP, "wait for init")?;
+        if !libc::WIFEXITED(waited.0) {
+            let session = nix::unistd::getsid(None).map_or(0, |session| session.as_raw().unsigned_abs());
+            // All that the supervisor has started itself is in its own session, or older than the jail.
+            end::strays(|child| {
+                child.session != session && started.is_none_or(|started| child.started >= started)
+            })?;
+        }
+        self.private.remove().context(STEP, format_args!("remove {:?}", self.private.path))?;
+        Ok(waited)
+    }
+}
+
+/// Whether something can be read, or has come to its end, before that time.
+fn wait(source: &OwnedFd, end: Instant) -> bool {
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(source.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(0) => return false,
+            Err(nix::errno::Errno::EINTR) => {}
+            Ok(_) | Err(_) => return true,
+        }
+    }
+}

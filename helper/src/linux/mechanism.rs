@@ -1,0 +1,180 @@
+//! Which mechanism confines: the launch is its own trial, and what one fails at leads to the next.
+
+use super::identity::Identity;
+use super::jail::Jail;
+#[cfg(feature = "landlock")]
+use super::landlock;
+#[cfg(feature = "namespaces")]
+use super::namespaces;
+use super::supervise::{self, Failed};
+use super::task::{self, Command, Entrance, Task};
+use super::view::{Found, View};
+use super::workdir::WorkPath;
+use crate::error::{Result, failure};
+use crate::validate::Plan;
+use agentkit_protocol::{Choice, Ended, Failure, FailureKind, Mechanism, PassedOver, Started};
+use std::os::fd::OwnedFd;
+
+const STEP: &str = "mechanism";
+
+/// Those that this build has, best first.
+pub(super) const BUILT: &[Mechanism] = &[
+    #[cfg(feature = "namespaces")]
+    Mechanism::Namespaces,
+    #[cfg(feature = "landlock")]
+    Mechanism::Landlock,
+];
+
+/// Sets up the best jail that this host gives, and watches over it until nothing of it is left. A probe has no command.
+pub(crate) fn run(
+    plan: &Plan,
+    workdir: &WorkPath,
+    rules: Vec<Found>,
+    command: Option<Command>,
+    lifeline: Option<&OwnedFd>,
+    mut on_start: impl FnMut(Started),
+) -> Result<Ended> {
+    let mut choice = Candidates::of(plan.mechanism)?;
+    let (task, mut entrance) = task::prepare(plan, workdir, rules, command, |view, identity, guarded| {
+        while let Err(failure) = open_as_root(choice.first, view, identity, guarded) {
+            choice.pass_over(failure)?;
+        }
+        Ok(())
+    })?;
+    loop {
+        let entered = enter(choice.first, &task, &mut entrance);
+        let run = entered.map_err(Failed::BeforeStart).and_then(|jail| {
+            let on_start = |started| on_start(Started { passed_over: choice.passed_over.clone(), ..started });
+            supervise::run(&jail, &task, &mut entrance, lifeline, on_start)
+        });
+        match run {
+            Ok(ended) => return Ok(ended),
+            Err(Failed::BeforeStart(failure)) => choice.pass_over(failure)?,
+            Err(Failed::Finally(failure)) => return Err(failure),
+        }
+    }
+}
+
+fn open_as_root(mechanism: Mechanism, view: &mut View, identity: &Identity, guarded: bool) -> Result<()> {
+    match mechanism {
+        #[cfg(feature = "namespaces")]
+        Mechanism::Namespaces => view.open_as_root(identity, guarded),
+        #[cfg(feature = "landlock")]
+        Mechanism::Landlock => landlock::open_as_root(view, identity, guarded),
+        _ => Err(not_built(mechanism)),
+    }
+}
+
+fn enter(mechanism: Mechanism, task: &Task, entrance: &mut Entrance) -> Result<Jail> {
+    match mechanism {
+        #[cfg(feature = "namespaces")]
+        Mechanism::Namespaces => namespaces::enter(task, entrance),
+        #[cfg(feature = "landlock")]
+        Mechanism::Landlock => landlock::enter(task, entrance),
+        _ => Err(not_built(mechanism)),
+    }
+}
+
+fn not_built(mechanism: Mechanism) -> Failure {
+    failure(FailureKind::Host, STEP, format_args!("this build has no {mechanism}"))
+}
+
+/// What is left to be tried.
+struct Candidates {
+    /// What is to be tried next.
+    first: Mechanism,
+    others: std::vec::IntoIter<Mechanism>,
+    passed_over: Vec<PassedOver>,
+}
+
+impl Candidates {
+    fn of(choice: Choice) -> Result<Self> {
+        let allowed: Vec<_> = BUILT.iter().copied().filter(|it| choice.allows(*it)).collect();
+        let mut others = allowed.into_iter();
+        let first = others.next().ok_or_else(|| {
+            failure(FailureKind::Host, STEP, "this build of the jail was made without that mechanism")
+        })?;
+        Ok(Candidates { first, others, passed_over: Vec::new() })
+    }
+
+    /// Goes on to the next one, if it was this host that failed and there is one. Otherwise that is the failure of all.
+    fn pass_over(&mut self, failure: Failure) -> Result<()> {
+        let passed_over = &mut self.passed_over;
+        if passed_over.is_empty() && failure.kind != FailureKind::Host {
+            return Err(failure);
+        }
+        let is_hosts = failure.kind == FailureKind::Host;
+        passed_over.push(PassedOver { mechanism: self.first, failure });
+        if let Some(next) = self.others.next().filter(|_| is_hosts) {
+            self.first = next;
+            return Ok(());
+        }
+        let all = std::mem::take(passed_over);
+        Err(of_all(all.into_iter().map(|it| (it.mechanism, it.failure)).collect()))
+    }
+}
+
+/// One failure that tells of each. Whose move it is says the last one, unless it could not do what the policy asks for: the
+/// host is to blame that nothing better was left.
+pub(super) fn of_all(mut all: Vec<(Mechanism, Failure)>) -> Failure {
+    let Some((_, last)) = all.last() else { return failure(FailureKind::Host, STEP, "none was tried") };
+    if all.len() == 1 || matches!(last.kind, FailureKind::NotFound | FailureKind::NotExecutable) {
+        return all.swap_remove(all.len().saturating_sub(1)).1;
+    }
+    let kind = if last.kind == FailureKind::Policy { FailureKind::Host } else { last.kind };
+    let each: Vec<String> =
+        all.iter().map(|(mechanism, failure)| format!("{mechanism}: {failure}")).collect();
+    // The best one's: if that worked, nothing else would be needed.
+    let errno = all.first().and_then(|(_, best)| best.errno);
+    Failure { errno, ..failure(kind, STEP, format_args!("no mechanism works here: {}", each.join("; "))) }
+}
+
+#[cfg(all(test, feature = "namespaces", feature = "landlock"))]
+mod tests {
+    use super::*;
+
+    fn of(kind: FailureKind, message: &str) -> Failure {
+        Failure { errno: Some(7), hint: Some("do this".into()), ..failure(kind, "step", message) }
+    }
+
+    #[test]
+    fn only_what_the_host_fails_at_leads_on() {
+        for kind in [FailureKind::Policy, FailureKind::Required, FailureKind::NotFound] {
+            let mut choice = Candidates::of(Choice::Auto).unwrap();
+            assert_eq!(choice.pass_over(of(kind, "no")), Err(of(kind, "no")));
+        }
+        let mut choice = Candidates::of(Choice::Auto).unwrap();
+        let best = choice.first;
+        choice.pass_over(of(FailureKind::Host, "refused")).unwrap();
+        assert!(choice.first != best && choice.passed_over[0].mechanism == best);
+    }
+
+    #[test]
+    fn a_choice_leaves_no_other() {
+        for (choice, mechanism) in
+            [(Choice::Namespaces, Mechanism::Namespaces), (Choice::Landlock, Mechanism::Landlock)]
+        {
+            let mut choice = Candidates::of(choice).unwrap();
+            assert_eq!(choice.first, mechanism);
+            let failure = of(FailureKind::Host, "refused");
+            assert_eq!(choice.pass_over(failure.clone()), Err(failure));
+        }
+    }
+
+    #[test]
+    fn the_failure_of_all_tells_of_each() {
+        let after = |kind| {
+            let mut choice = Candidates::of(Choice::Auto).unwrap();
+            choice.pass_over(of(FailureKind::Host, "first")).unwrap();
+            choice.pass_over(of(kind, "second")).unwrap_err()
+        };
+        let failure = after(FailureKind::Host);
+        assert_eq!((failure.kind, failure.errno), (FailureKind::Host, Some(7)));
+        for part in ["namespaces: step: first (do this)", "landlock: step: second (do this)"] {
+            assert!(failure.message.contains(part), "{failure}");
+        }
+        assert_eq!(after(FailureKind::Required).kind, FailureKind::Required);
+        assert_eq!(after(FailureKind::Policy).kind, FailureKind::Host);
+        assert_eq!(after(FailureKind::NotFound), of(FailureKind::NotFound, "second"));
+    }
+}

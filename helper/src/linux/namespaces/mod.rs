@@ -1,0 +1,60 @@
+//! The mechanism `namespaces`, one file a step. Step 5: one `clone3` with every namespace at once.
+
+mod capabilities;
+pub(super) mod detached;
+mod init;
+mod kernel_files;
+mod landlock;
+mod mounts;
+mod network;
+pub(super) mod root;
+
+pub(crate) use capabilities::derive;
+
+use crate::error::{Context, Hint, NO_USER_NAMESPACES, Result};
+use crate::linux::jail::{HeldBy, Jail};
+use crate::linux::layers::Layer;
+use crate::linux::message::{self, Outside};
+use crate::linux::sys::{self, Forked};
+use crate::linux::task::{Entrance, Task};
+use nix::libc;
+use std::os::fd::AsFd;
+
+const STEP: &str = "namespaces";
+
+/// All but that of the network, which init makes beside other work.
+const ALL: [(i32, Option<Layer>); 6] = [
+    (libc::CLONE_NEWNS, None),
+    (libc::CLONE_NEWUSER, Some(Layer::UserNamespace)),
+    (libc::CLONE_NEWPID, Some(Layer::PidNamespace)),
+    (libc::CLONE_NEWIPC, Some(Layer::IpcNamespace)),
+    (libc::CLONE_NEWUTS, Some(Layer::UtsNamespace)),
+    (libc::CLONE_NEWCGROUP, Some(Layer::CgroupNamespace)),
+];
+
+/// Makes the new process, which never returns from here: it becomes the jail's init.
+pub(crate) fn enter(task: &Task<'_>, entrance: &mut Entrance) -> Result<Jail> {
+    let (ours, theirs) = message::channel()?;
+    let flags = ALL.into_iter().filter(|(_, layer)| !layer.is_some_and(Layer::is_off));
+    let flags = flags.fold(0, |all, (flag, _)| all | flag);
+    match sys::clone_process(flags).context(STEP, "clone3 with new namespaces").hint(NO_USER_NAMESPACES)? {
+        Forked::Child => {
+            drop(ours);
+            init::main(task, entrance, theirs)
+        }
+        Forked::Parent { pid, pidfd } => {
+            let pidfd =
+                pidfd.ok_or_else(|| std::io::Error::other("no pidfd came back")).context(STEP, "clone3")?;
+            // Looked up while init is busy.
+            let outside = Outside::look()?;
+            message::send(ours.as_fd(), &outside, &[]).context(STEP, "tell init what is outside")?;
+            Ok(Jail {
+                pid,
+                pidfd,
+                messages: ours,
+                directory: task.directory.clone(),
+                held_by: HeldBy::Namespace { can_be_uncovered: entrance.view.can_be_uncovered },
+            })
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What this host gives: the whole way of a launch, up to the point where the command would be executed.
+
+use super::mechanism::{self, BUILT};
+use super::sys::{self, Forked};
+use super::workdir::WorkPath;
+use crate::error::{Context, Hint, Result, failure};
+use crate::validate;
+use agentkit_protocol::{Capabilities, Choice, Failure, FailureKind, Mechanism, Policy, Probe};
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::BTreeMap;
+use std::io::{self, PipeReader, Read, Write};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+const STEP: &str = "probe";
+/// How long one mechanism may take; a launch takes milliseconds.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Every mechanism for itself, each in a process of its own: a launch gives up what the next one may need.
+pub(crate) fn probe_each() -> Probe {
+    let one = |mechanism| apart(mechanism).unwrap_or_else(Capabilities::unavailable);
+    let each: BTreeMap<_, _> = BUILT.iter().map(|mechanism| (*mechanism, one(*mechanism))).collect();
+    let mut failures = Vec::new();
+    for (mechanism, capabilities) in &each {
+        match &capabilities.failure {
+            Some(failure) => failures.push((*mechanism, failure.clone())),
+            None => return Probe { best: after(failures, capabilities.clone()), each },
+        }
+    }
+    Probe { best: Capabilities::unavailable(mechanism::of_all(failures)), each }
+}
+
+/// With why no better mechanism works.
+fn after(failures: Vec<(Mechanism, Failure)>, found: Capabilities) -> Capabilities {
+    let failure = (!failures.is_empty()).then(|| mechanism::of_all(failures));
+    Capabilities { failure, ..found }
+}
+
+/// With the first of these mechanisms that works.
+pub(crate) fn probe(choice: Choice) -> Capabilities {
+    let mut found = None;
+    let policy = Policy { mechanism: choice, ..Policy::new(["true"]) };
+    let outcome = validate::plan(policy).and_then(|plan| {
+        let workdir = WorkPath::find(&plan)?;
+        mechanism::run(&plan, &workdir, Vec::new(), None, None, |started| {
+            let failures = started.passed_over.into_iter().map(|it| (it.mechanism, it.failure));
+            found = Some(after(failures.collect(), started.capabilities));
+        })
+    });
+    let without_answer = || failure(FailureKind::Host, STEP, "the probe ended without an answer");
+    match (outcome, found) {
+        (Ok(_), Some(found)) => found,
+        (Ok(_), None) => Capabilities::unavailable(without_answer()),
+        (Err(failure), _) => Capabilities::unavailable(failure),
+    }
+}
+
+fn apart(mechanism: Mechanism) -> Result<Capabilities> {
+    let (mut answer, mut tell) = io::pipe().context(STEP, "pipe")?;
+    match sys::fork().context(STEP, "fork")? {
+        Forked::Child => {
+            drop(answer);
+            let told = serde_json::to_vec(&probe(mechanism.into())).map(|text| tell.write_all(&text));
+            std::process::exit(i32::from(!matches!(told, Ok(Ok(())))))
+        }
+        Forked::Parent { pid, .. } => {
+            drop(tell);
+            let text = read_in_time(&mut answer).context(STEP, format_args!("try {mechanism}"));
+            let pidfd = sys::open_pidfd(pid).context(STEP, "pidfd_open")?;
+            // It has said all, or has not come to it in time.
+            drop(sys::signal_process(pidfd.as_fd(), libc::SIGKILL));
+            sys::wait_with_usage(pid).context(STEP, "wait")?;
+            let text = text.hint("the host may be overloaded: try again")?;
+            serde_json::from_slice(&text).map_err(io::Error::other).context(STEP, "read the answer")
+        }
+    }
+}
+
+fn read_in_time(answer: &mut PipeReader) -> io::Result<Vec<u8>> {
+    let begin = Instant::now();
+    let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let left = LONGEST.saturating_sub(begin.elapsed());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        if poll(&mut [PollFd::new(answer.as_fd(), PollFlags::POLLIN)], timeout)? == 0 {
+            return Err(io::Error::other(format!("no answer within {LONGEST:?}")));
+        }
+        match answer.read(&mut buffer)? {
+            0 => return Ok(text),
+            length => text.extend_from_slice(buffer.get(..length).unwrap_or_default()),
+        }
+    }
+}

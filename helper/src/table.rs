@@ -1,0 +1,101 @@
+//! What a host enforces, as a table for people: a column for each mechanism, and below what is short of full, and why.
+
+use agentkit_protocol::{Capabilities, Control, Level, Mechanism, Probe};
+use std::fmt::Write;
+
+const FIRST: usize = 22;
+const OTHERS: usize = 15;
+
+/// The whole table.
+pub(crate) fn of(probe: &Probe) -> String {
+    let mut text = String::new();
+    // Nothing is lost by writing to a string.
+    let _ = match (&probe.best.mechanism, probe.each.is_empty(), &probe.best.failure) {
+        (Some(mechanism), ..) => writeln!(text, "{:<FIRST$}{mechanism}", "mechanism"),
+        (None, true, Some(failure)) => writeln!(text, "{:<FIRST$}none works here: {failure}", "mechanism"),
+        (None, ..) => writeln!(text, "{:<FIRST$}none works here", "mechanism"),
+    };
+    for (mechanism, capabilities) in &probe.each {
+        if let Some(failure) = &capabilities.failure {
+            let _ = writeln!(text, "{mechanism} does not work here: {failure}");
+        }
+    }
+    let working: Vec<_> = probe.each.iter().filter(|(_, it)| it.mechanism.is_some()).collect();
+    if working.is_empty() {
+        return text;
+    }
+    let (rows, notes) = rows(&working);
+    text + "\n" + &rows + "\n" + &notes
+}
+
+fn rows(working: &[(&Mechanism, &Capabilities)]) -> (String, String) {
+    let (mut rows, mut notes) =
+        (line("", working.iter().map(|(mechanism, _)| mechanism.to_string())), String::new());
+    let mut number = 0_usize;
+    for control in Control::ALL {
+        let cells = working.iter().map(|(_, capabilities)| {
+            let level = capabilities.level(control);
+            let word = match &level {
+                Level::Full => "full",
+                Level::Polled(_) => "polled",
+                Level::Partial(_) => "partial",
+                Level::None(_) => "none",
+            };
+            let Some(reason) = level.reason() else { return word.to_owned() };
+            number = number.saturating_add(1);
+            let _ = writeln!(notes, "({number}) {reason}");
+            format!("{word} ({number})")
+        });
+        rows.push_str(&line(control.name(), cells));
+    }
+    (rows, notes)
+}
+
+fn line(first: &str, others: impl Iterator<Item = String>) -> String {
+    let cells: String = others.map(|cell| format!("{cell:<OTHERS$}")).collect();
+    format!("{first:<FIRST$}{cells}").trim_end().to_owned() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agentkit_protocol::{Failure, FailureKind};
+    use std::collections::BTreeMap;
+
+    fn failure() -> Failure {
+        crate::error::failure(FailureKind::Host, "step", "refused")
+    }
+
+    fn working(level: Level) -> Capabilities {
+        let mut controls: BTreeMap<_, _> = Control::ALL.into_iter().map(|it| (it, Level::Full)).collect();
+        controls.insert(Control::DiskLimited, level);
+        Capabilities { mechanism: Some(Mechanism::Landlock), controls, failure: None }
+    }
+
+    #[test]
+    fn a_column_is_a_mechanism_that_works() {
+        let best = working(Level::Polled("now and then".into()));
+        let each = [
+            (Mechanism::Namespaces, Capabilities::unavailable(failure())),
+            (Mechanism::Landlock, best.clone()),
+        ];
+        let text = of(&Probe { best, each: each.into() });
+        assert!(text.starts_with("mechanism             landlock\n"), "{text}");
+        assert!(text.contains("namespaces does not work here: step: refused\n"), "{text}");
+        assert!(
+            text.contains("\ndisk_limited          polled (1)\n") && text.contains("\n(1) now and then\n")
+        );
+        assert_eq!(text.matches("full\n").count(), Control::ALL.len() - 1, "{text}");
+    }
+
+    #[test]
+    fn a_host_without_any_has_no_columns() {
+        let none = Capabilities::unavailable(failure());
+        let each = [(Mechanism::Namespaces, none.clone())].into();
+        let text = of(&Probe { best: none, each });
+        assert_eq!(
+            text,
+            "mechanism             none works here\nnamespaces does not work here: step: refused\n"
+        );
+    }
+}

@@ -1,0 +1,251 @@
+//! The mechanism `landlock` by itself: what it claims, what it refuses, and that nothing is left of it.
+
+use crate::jail::desk::{Desk, json, me};
+use crate::jail::stage::{helper, unique};
+use crate::support::need::need;
+use crate::support::{Stop, eventually, processes};
+use agentkit_protocol::{
+    Access, Attack, Bytes, Choice, Commit, Control, FailureKind, GitNames, Level, Mechanism, Policy, Probe,
+    Rule, Watch, WorkDir,
+};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A test by its name.
+type Named = (&'static str, fn() -> Result<(), Stop>);
+
+pub(crate) const TESTS: &[Named] = &[
+    ("a_probe_claims_what_a_run_reads_back", a_probe_claims_what_a_run_reads_back),
+    ("what_takes_mounts_is_refused_by_name", what_takes_mounts_is_refused_by_name),
+    ("what_it_lacks_fails_a_requirement", what_it_lacks_fails_a_requirement),
+    ("a_host_without_it_says_what_to_do", a_host_without_it_says_what_to_do),
+    ("a_work_dir_of_the_host_is_written_as_its_owner", a_work_dir_of_the_host_is_written_as_its_owner),
+    ("files_of_the_policy_are_found", files_of_the_policy_are_found),
+    ("what_is_left_is_ended", what_is_left_is_ended),
+    ("whoever_of_the_jail_is_killed", whoever_of_the_jail_is_killed),
+    ("a_jail_within_a_jail_has_no_network", a_jail_within_a_jail_has_no_network),
+];
+
+fn policy(script: &str) -> Policy {
+    Policy { mechanism: Choice::Landlock, ..Policy::new(["sh", "-c", script]) }
+}
+
+/// Where this kernel has it.
+fn desk() -> Result<Desk, Stop> {
+    let desk = Desk::anywhere()?;
+    let text = desk.call(&["--probe", "--json"], b"")?.stdout;
+    let answer: Probe = serde_json::from_slice(&text)?;
+    match answer.each.get(&Mechanism::Landlock).and_then(|it| it.failure.as_ref()) {
+        Some(failure) if failure.message.contains("for its version") => Err(Stop::Skip(failure.to_string())),
+        _ => Ok(desk),
+    }
+}
+
+/// The private directories of a launcher with this number.
+fn private(launcher: u32) -> Vec<PathBuf> {
+    let name = format!("agentkit-jail-{launcher}-");
+    let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.to_string_lossy().contains(&name)).collect()
+}
+
+fn a_probe_claims_what_a_run_reads_back() -> Result<(), Stop> {
+    let desk = desk()?;
+    let run = desk.launch(&policy("pwd; test \"$PWD\" = \"$(pwd)\" && cd && pwd; echo x >\"$TMPDIR/x\""))?;
+    let started = run.started()?;
+    let answer: Probe = serde_json::from_slice(&desk.call(&["--probe", "--json"], b"")?.stdout)?;
+    assert_eq!(started.capabilities, answer.each[&Mechanism::Landlock]);
+    assert_eq!(
+        (started.mechanism, started.passed_over.len(), run.status.code()),
+        (Mechanism::Landlock, 0, Some(0))
+    );
+    let state = started.read_back;
+    assert_eq!((state.no_new_privs, state.seccomp_mode, state.capabilities), (true, 2, 0));
+    assert!(state.uid != 0 && state.own_namespaces.is_empty() && !state.loopback, "{state:?}");
+    let domain = state.domain.ok_or_else(|| Stop::Fail("no domain".into()))?;
+    assert!(
+        [Attack::Read, Attack::Write, Attack::Socket].iter().all(|it| domain.refused.contains(it)),
+        "{domain:?}"
+    );
+    assert_eq!(domain.exclusive_user, need("root").is_ok());
+    assert!(started.capabilities.level(Control::NetworkBlocked).is_full());
+    let directory =
+        String::from_utf8_lossy(&run.stdout).lines().next().map(PathBuf::from).unwrap_or_default();
+    assert!(directory.is_absolute() && !directory.exists(), "{directory:?} is left");
+    Ok(())
+}
+
+fn what_takes_mounts_is_refused_by_name() -> Result<(), Stop> {
+    let desk = desk()?;
+    let work = Bytes::from(desk.path("work"));
+    let rule =
+        |path: &str, access| Policy { rules: vec![Rule { path: path.into(), access }], ..policy("echo ran") };
+    let bound = Policy { workdir: WorkDir::Bind(work.clone()), ..policy("echo ran") };
+    let hooks = desk.path("work/.git/hooks");
+    let refused = |asked: &Policy, what: &str| -> Result<(), Stop> {
+        let run = desk.launch(asked)?;
+        let failure = run.failure()?;
+        assert_eq!((failure.kind, run.stdout.len()), (FailureKind::Policy, 0), "{what}: {failure}");
+        assert!(failure.message.contains(what) && failure.hint.is_some(), "{what}: {failure}");
+        Ok(())
+    };
+    refused(&rule("/usr/share", Access::Hide), "hide")?;
+    refused(&rule("/var/tmp", Access::Tmpfs), "tmpfs")?;
+    let overlay = WorkDir::Overlay { path: work.clone(), commit: Commit::Never };
+    refused(&Policy { workdir: overlay, ..policy("echo ran") }, "overlay")?;
+    let watch = Watch { paths: vec!["/secret/key".into()], ..Watch::default() };
+    refused(&Policy { watch, ..policy("echo ran") }, "watch.paths")?;
+    let watch = Watch { tcp_ports: vec![80], ..Watch::default() };
+    refused(&Policy { watch, ..policy("echo ran") }, "watch.tcp_ports")?;
+    fs::create_dir_all(desk.path("work/sub"))?;
+    let protected = Rule { path: Bytes::from(desk.path("work/sub")), access: Access::Ro };
+    refused(&Policy { rules: vec![protected], ..bound.clone() }, "protect")?;
+    fs::create_dir_all(&hooks)?;
+    fs::write(desk.path("work/.git/HEAD"), "ref: refs/heads/x\n")?;
+    for part in ["objects", "refs"] {
+        fs::create_dir(desk.path("work/.git").join(part))?;
+    }
+    refused(&bound, "git")?;
+    let run = desk.launch(&Policy { git: GitNames::Off, ..bound })?;
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    Ok(())
+}
+
+fn what_it_lacks_fails_a_requirement() -> Result<(), Stop> {
+    let desk = desk()?;
+    let answer: Probe = serde_json::from_slice(&desk.call(&["--probe", "--json"], b"")?.stdout)?;
+    for (control, level) in &answer.each[&Mechanism::Landlock].controls {
+        let run = desk.launch(&Policy { require: [*control].into(), ..policy("echo ran") })?;
+        match level {
+            Level::Full => assert_eq!(run.status.code(), Some(0), "{control}: {run:?}"),
+            // Where it can, it makes a cgroup for that.
+            _ if *control == Control::MemoryLimited => {}
+            _ => {
+                let failure = run.failure()?;
+                assert_eq!(
+                    (failure.kind, run.stdout.len()),
+                    (FailureKind::Required, 0),
+                    "{control}: {failure}"
+                );
+                assert!(failure.message.contains(control.name()), "{failure}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn a_host_without_it_says_what_to_do() -> Result<(), Stop> {
+    let desk = desk()?;
+    let before =
+        crate::support::seccomp::preloader(&[("landlock_create_ruleset", crate::support::seccomp::ENOSYS)]);
+    let run = desk.call_under(&before, &[], &json(&policy("echo ran"))?)?;
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!((run.status.code(), run.stdout.len()), (Some(125), 0), "{run:?}");
+    assert!(said.contains("Linux 5.13") && said.contains("lsm="), "{said}");
+    Ok(())
+}
+
+fn a_work_dir_of_the_host_is_written_as_its_owner() -> Result<(), Stop> {
+    let desk = desk()?;
+    let work = WorkDir::Bind(Bytes::from(desk.path("work")));
+    let run =
+        desk.launch(&Policy { workdir: work.clone(), ..policy("echo x >made; mkdir d; mv made d; pwd") })?;
+    if me().must_be_root("map").is_ok() && run.status.code() == Some(125) {
+        // Without user namespaces root cannot give it to anybody, and says so.
+        let failure = run.failure()?;
+        assert!(failure.hint.is_some() && !desk.path("work/d").exists(), "{failure}");
+        return Ok(());
+    }
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    let owner = |path: PathBuf| Ok::<_, Stop>(std::os::unix::fs::MetadataExt::uid(&fs::metadata(path)?));
+    assert_eq!(owner(desk.path("work/d/made"))?, owner(desk.path("work"))?);
+    let rules = vec![Rule { path: Bytes::from(desk.path("work")), access: Access::Ro }];
+    let read =
+        desk.launch(&Policy { workdir: work, rules, ..policy("cat d/made; ! echo y >d/made && ! rm -r d") })?;
+    assert_eq!((read.status.code(), &read.stdout[..]), (Some(0), &b"x\n"[..]), "{read:?}");
+    Ok(())
+}
+
+fn files_of_the_policy_are_found() -> Result<(), Stop> {
+    let desk = desk()?;
+    let files: BTreeMap<_, _> = [("main.sh".to_owned(), Bytes::from("echo \"$0\" >&2; echo found"))].into();
+    let run =
+        desk.launch(&Policy { files, mechanism: Choice::Landlock, ..Policy::new(["sh", "/tmp/main.sh"]) })?;
+    assert_eq!((run.status.code(), &run.stdout[..]), (Some(0), &b"found\n"[..]), "{run:?}");
+    Ok(())
+}
+
+/// Daemons that hear no signal, a heap of processes that fork, and a tree that is hard to remove.
+const LEAVE: &str = r#"
+trap '' TERM HUP INT
+mkdir -p "$HOME/a/b"; mkdir -m 0 "$HOME/a/closed"; ln -s / "$HOME/a/link"; mkfifo "$HOME/a/fifo"
+for i in 1 2 3; do (setsid sh -c 'trap "" TERM HUP; (sleep 1000; :) & sleep 1000; :' &); done
+f() { while :; do sleep 1000 & sleep 0; done; }
+f 2>/dev/null &
+echo ready; exec >&-
+"#;
+
+fn what_is_left_is_ended() -> Result<(), Stop> {
+    let desk = desk()?;
+    let marker = unique("landlock-left");
+    let mut asked = policy(LEAVE);
+    asked.env.insert("MARKER".into(), Bytes::from(marker.as_str()));
+    asked.limits.processes = 24;
+    let run = desk.launch(&asked)?;
+    assert_eq!((run.status.code(), &run.stdout[..]), (Some(0), &b"ready\n"[..]), "{run:?}");
+    assert_eq!(processes::with_marker(&marker), [0; 0]);
+    Ok(())
+}
+
+/// A jail under way, found by a marker in the environment of its processes; its launcher has none.
+fn under_way(desk: &Desk, marker: &str) -> Result<Child, Stop> {
+    let mut asked = policy(&format!("{LEAVE}\nexec sleep 1000"));
+    asked.env.insert("MARKER".into(), Bytes::from(marker));
+    asked.limits.processes = 24;
+    fs::write(desk.path("policy"), json(&asked)?)?;
+    let input = fs::File::open(desk.path("policy"))?;
+    let mut launcher = Command::new(helper());
+    let launcher = launcher.stdin(input).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    eventually("the command runs", Duration::from_secs(10), || processes::with_marker(marker).len() > 6)?;
+    Ok(launcher)
+}
+
+fn whoever_of_the_jail_is_killed() -> Result<(), Stop> {
+    let desk = desk()?;
+    fs::set_permissions(desk.path("outputs"), fs::Permissions::from_mode(0o755))?;
+    for init in [false, true] {
+        let marker = unique("landlock-killed");
+        let mut launcher = under_way(&desk, &marker)?;
+        let command = processes::with_marker(&marker);
+        let parent = command.iter().filter_map(|pid| processes::parent(*pid));
+        let inits: Vec<u32> = parent.filter(|pid| processes::parent(*pid) == Some(launcher.id())).collect();
+        let killed = if init { inits[0] } else { launcher.id() };
+        Command::new("kill").args(["-KILL", &killed.to_string()]).status()?;
+        let status = launcher.wait()?;
+        eventually("nothing of it is alive", Duration::from_secs(10), || {
+            processes::with_marker(&marker).is_empty()
+        })?;
+        eventually("its directory is gone", Duration::from_secs(10), || private(launcher.id()).is_empty())?;
+        assert!(!status.success(), "{status:?}");
+    }
+    Ok(())
+}
+
+/// Its own mechanism may be any: the inner one has no namespaces left.
+fn a_jail_within_a_jail_has_no_network() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let stage = helper().parent().unwrap_or(Path::new("/"));
+    let script = format!("{} --report-fd 3 echo inner 3>&1", helper().display());
+    let rules = vec![Rule { path: Bytes::from(stage.as_os_str().as_encoded_bytes()), access: Access::Ro }];
+    let run = desk.launch(&Policy { rules, ..Policy::new(["sh", "-c", &script]) })?;
+    let text = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(run.status.success() && text.contains("inner\n"), "{run:?}");
+    assert!(
+        text.contains(r#""mechanism":"landlock""#) && text.contains(r#""network_blocked":"full""#),
+        "{text}"
+    );
+    Ok(())
+}
