@@ -61,6 +61,14 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "URL", value_parser = named)]
     pub(crate) base_url: Option<String>,
 
+    /// For models that cannot call tools: reads calls from text
+    #[arg(long)]
+    pub(crate) text_tools: bool,
+
+    /// For servers that cannot stream
+    #[arg(long)]
+    pub(crate) no_stream: bool,
+
     /// Standing instructions
     #[arg(long, value_name = "TEXT", conflicts_with = "resume")]
     pub(crate) system: Option<String>,

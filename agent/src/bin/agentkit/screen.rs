@@ -193,14 +193,14 @@ impl<W: Write> Screen<W> {
         if self.by_pieces { self.out.flush() } else { Ok(()) }
     }
 
-    /// What was streamed is not repeated.
+    /// What was streamed is not repeated. It may be more than the reply, from which calls in words are taken out.
     fn reply(&mut self, reply: &Reply, elapsed: Duration) -> io::Result<()> {
         let thinking = reply.reasoning.as_deref().unwrap_or_default().trim();
-        if !thinking.is_empty() && self.thinking.trim() != thinking {
+        if !self.thinking.contains(thinking) {
             self.say("think", Tone::Faint, thinking)?;
         }
         let text = reply.text.trim();
-        if !text.is_empty() && self.text.trim() != text {
+        if !self.text.contains(text) {
             self.say("text", Tone::Plain, text)?;
         }
         self.steps += 1;
