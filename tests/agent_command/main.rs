@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         trial("a_dry_run_changes_nothing", running::a_dry_run_changes_nothing),
         trial("events_are_json_lines", running::events_are_json_lines),
         trial("streamed_text_is_shown_once", running::streamed_text_is_shown_once),
+        trial("calls_in_words_are_run_if_wanted", running::calls_in_words_are_run_if_wanted),
         trial("a_terminal_shows_the_answer_once", running::a_terminal_shows_the_answer_once),
         trial("each_end_has_its_exit_code", running::each_end_has_its_exit_code),
         trial("without_a_sandbox_no_code_runs", running::without_a_sandbox_no_code_runs),

@@ -109,6 +109,22 @@ pub(crate) fn streamed_text_is_shown_once() -> Result<(), Stop> {
     Ok(())
 }
 
+pub(crate) fn calls_in_words_are_run_if_wanted() -> Result<(), Stop> {
+    let call = "Let me see.\n\n```call calculator\n{\"expression\": \"6 * 7\"}\n```\n";
+    let server = Server::start(vec![streams(&[call]), says("It is 42."), says(call)])?;
+    let output = run(&server, &["--text-tools", "add"]).output()?;
+    check_code(&output, 0);
+    assert_eq!(stdout(&output), "It is 42.\n");
+    assert_eq!(stderr(&output).matches("Let me see.").count(), 1, "{}", stderr(&output));
+    let (first, second) = (server.body(), server.body());
+    assert!(first["tools"].is_null() && second.to_string().contains("42"), "{second}");
+    let output = run(&server, &["--no-stream", "add"]).output()?;
+    check_code(&output, 0);
+    assert_eq!(stdout(&output), call);
+    assert_ne!(server.body()["stream"], true);
+    Ok(())
+}
+
 pub(crate) fn a_terminal_shows_the_answer_once() -> Result<(), Stop> {
     for (colour, variable) in [(true, "UNUSED"), (false, "NO_COLOR")] {
         for answer in [streams(&["In pie", "ces."]), says("In pieces.")] {
@@ -152,7 +168,7 @@ pub(crate) fn each_end_has_its_exit_code() -> Result<(), Stop> {
         let output = run(&server, arguments).arg("x").output()?;
         check_code(&output, code);
         let shown = stderr(&output);
-        let last = shown.lines().rfind(|line| line.starts_with("stop   | ")).unwrap_or_default();
+        let (_, last) = shown.rsplit_once("\nstop   | ").unwrap_or_default();
         assert!(last.contains(words), "{words} is not in\n{shown}");
     }
     Ok(())

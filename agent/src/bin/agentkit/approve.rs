@@ -1,4 +1,4 @@
-//! Asks the user before code runs in a directory of his.
+//! Asks the user before code runs in a directory of theirs.
 
 use crate::live::Live;
 use crate::plain::one_line;

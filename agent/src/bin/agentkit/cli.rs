@@ -61,6 +61,14 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "URL", value_parser = named)]
     pub(crate) base_url: Option<String>,
 
+    /// For models that cannot call tools: reads calls from text
+    #[arg(long)]
+    pub(crate) text_tools: bool,
+
+    /// For servers that cannot stream
+    #[arg(long)]
+    pub(crate) no_stream: bool,
+
     /// Standing instructions
     #[arg(long, value_name = "TEXT", conflicts_with = "resume")]
     pub(crate) system: Option<String>,
@@ -170,7 +178,7 @@ fn in_one_line(text: &str) -> String {
     let mistake: Vec<&str> = lines.map(|line| line.strip_prefix("error: ").unwrap_or(line)).collect();
     let is_name = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
     let command: Vec<&str> = usage.split_whitespace().take_while(is_name).collect();
-    format!("{} (see `{} --help`)", mistake.join("; "), command.join(" "))
+    format!("{} (see `{} --help`)", mistake.join("; ").replace(":; ", ": "), command.join(" "))
 }
 
 fn named(text: &str) -> Result<String, String> {
@@ -194,9 +202,10 @@ fn time(text: &str) -> Result<Duration, String> {
     let (number, unit) =
         units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit))).unwrap_or((text, &1.0));
     let is_decimal = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let seconds = number.parse::<f64>().ok().filter(|number| is_decimal && *number > 0.0);
+    let seconds = number.parse::<f64>().ok().filter(|_| is_decimal);
     seconds
         .and_then(|number| Duration::try_from_secs_f64(number * unit).ok())
+        .filter(|time| !time.is_zero())
         .ok_or_else(|| "must be a time such as 90s, 10m or 1h".to_owned())
 }
 
@@ -204,6 +213,7 @@ fn time(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use proptest::prelude::*;
 
     fn parse(line: &str) -> Result<Command, String> {
         let parsed = CommandLine::try_parse_from(line.split_whitespace());
@@ -231,7 +241,7 @@ mod tests {
         for (line, words) in [
             ("agentkit", "run, doctor, replay"),
             ("agentkit walk", "unrecognized subcommand 'walk'"),
-            ("agentkit run", "<PROMPT>"),
+            ("agentkit run", "not provided: <PROMPT> (see `agentkit run --help`)"),
             ("agentkit run x --max-step 3", "--max-steps"),
             ("agentkit run x --max-steps 0", "must be at least 1"),
             ("agentkit run x --wall 0", "must be a time such as 90s"),
@@ -251,8 +261,23 @@ mod tests {
     fn times_have_units() {
         let seconds = |text| time(text).map(|time| time.as_secs_f64());
         assert_eq!(["10", "1.5m", "250ms", "2h"].map(seconds), [10.0, 90.0, 0.25, 7200.0].map(Ok));
-        for wrong in ["", "s", "-1", "1e3", "inf", "nan", "1 s", "0", "0ms", &"9".repeat(400)] {
+        for wrong in
+            ["", "s", "-1", "1e3", "inf", "nan", "1 s", "0", "0ms", "0.0000000001", ".", &"9".repeat(400)]
+        {
             assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_time_or_refused(text in ".{0,12}", number in 1_u32..1_000_000) {
+            prop_assert!(time(&text).is_ok_and(|time| time > Duration::ZERO) || time(&text).is_err());
+            prop_assert_eq!(time(&format!("{number}s")), Ok(Duration::from_secs(number.into())));
+        }
+
+        #[test]
+        fn any_mistake_is_one_line(text in any::<String>()) {
+            prop_assert!(in_one_line(&text).lines().count() == 1);
         }
     }
 }

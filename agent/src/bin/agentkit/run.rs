@@ -11,9 +11,10 @@ use crate::paint::Tone;
 use crate::settings::{Endpoint, model_name};
 use crate::toolbox::tools;
 use agentkit_agent::model::Message;
-use agentkit_agent::model::openai::OpenAi;
+use agentkit_agent::model::text_tools::TextTools;
+use agentkit_agent::model::wire::Streaming;
 use agentkit_agent::transcript::{Recorded, TranscriptError};
-use agentkit_agent::{Agent, AgentEvent, Bounds, Cancel, Conversation, EventSink, Transcript};
+use agentkit_agent::{Agent, AgentEvent, Bounds, Cancel, Conversation, EventSink, Model, Transcript};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, Failure> {
     let resumed = args.resume.as_ref().map(Transcript::reopen).transpose().map_err(unusable)?;
     let recorded = resumed.as_ref().map(|(_, recorded)| recorded);
     let endpoint = Endpoint::find(args.base_url.as_deref());
-    let model = endpoint.model(&model_name(args.model.as_deref(), recorded.and_then(last_model))?)?;
+    let model = model(args, &endpoint, recorded)?;
     let earlier = recorded.map(Recorded::conversation).unwrap_or_default();
     if prompt.is_none() {
         check_is_unfinished(&earlier)?;
@@ -103,6 +104,17 @@ fn prompt(argument: &str) -> Result<String, Failure> {
     }
 }
 
+fn model(
+    args: &RunArgs,
+    endpoint: &Endpoint,
+    recorded: Option<&Recorded>,
+) -> Result<Arc<dyn Model>, Failure> {
+    let name = model_name(args.model.as_deref(), recorded.and_then(last_model))?;
+    let streaming = if args.no_stream { Streaming::Off } else { Streaming::WithUsage };
+    let model = endpoint.model(&name, streaming)?;
+    Ok(if args.text_tools { Arc::new(TextTools::new(model)) } else { Arc::new(model) })
+}
+
 /// The model of the last run.
 fn last_model(recorded: &Recorded) -> Option<&str> {
     recorded.entries.iter().rev().find_map(|entry| match &entry.event {
@@ -124,7 +136,12 @@ fn check_is_unfinished(earlier: &Conversation) -> Result<(), Failure> {
     }
 }
 
-fn agent(args: &RunArgs, model: OpenAi, jail: Jail, live: &Arc<Live>) -> Result<Agent<OpenAi>, Failure> {
+fn agent(
+    args: &RunArgs,
+    model: Arc<dyn Model>,
+    jail: Jail,
+    live: &Arc<Live>,
+) -> Result<Agent<Arc<dyn Model>>, Failure> {
     let registry =
         tools(jail.sandbox).map_err(|why| Failure::failed(format!("the tools cannot be had: {why}")))?;
     let mut agent = Agent::new(model, registry)

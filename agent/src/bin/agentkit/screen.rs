@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Characters of a call's arguments, and of one line of a result.
 const MAX_LINE: usize = 300;
+/// Characters of what a server says.
+const MAX_REASON: usize = 2000;
 /// Lines of a result: the first and the last.
 const HEAD: usize = 8;
 const TAIL: usize = 4;
@@ -89,15 +91,7 @@ impl<W: Write> Screen<W> {
             }
             AgentEvent::TextDelta(text) => self.piece(Voice::Text, text),
             AgentEvent::ReasoningDelta(text) => self.piece(Voice::Thinking, text),
-            AgentEvent::Retrying { attempt, wait, why } => {
-                self.forget_pieces();
-                let when = format!("attempt {attempt} follows in {}", words::seconds(*wait));
-                self.say(
-                    "retry",
-                    Tone::Doubtful,
-                    &one_line(&format!("this reply does not count, {when}: {why}"), 2000),
-                )
-            }
+            AgentEvent::Retrying { attempt, wait, why } => self.retry(*attempt, *wait, why),
             AgentEvent::Replied { reply, elapsed, .. } => self.reply(reply, *elapsed),
             AgentEvent::HistoryTrimmed { results, messages } => {
                 let what = format!("{results} results and {messages} messages are left out from now on");
@@ -127,7 +121,7 @@ impl<W: Write> Screen<W> {
                 );
                 self.say("advice", Tone::Doubtful, &advice)
             }
-            AgentEvent::Warning(text) => self.say("warn", Tone::Doubtful, &one_line(text, 2000)),
+            AgentEvent::Warning(text) => self.say("warn", Tone::Doubtful, &one_line(text, MAX_REASON)),
             AgentEvent::Stopped { stop, tokens, elapsed, .. } => self.stop(stop, *tokens, *elapsed),
             _ => self.say("later", Tone::Faint, "something that only a later version of agentkit knows"),
         }
@@ -193,14 +187,26 @@ impl<W: Write> Screen<W> {
         if self.by_pieces { self.out.flush() } else { Ok(()) }
     }
 
-    /// What was streamed is not repeated.
+    fn retry(&mut self, attempt: u32, wait: Duration, why: &str) -> io::Result<()> {
+        let was_heard = !(self.text.is_empty() && self.thinking.is_empty());
+        self.forget_pieces();
+        let void = if was_heard { "what was said of this reply does not count; " } else { "" };
+        let why = one_line(why, MAX_REASON);
+        self.say(
+            "retry",
+            Tone::Doubtful,
+            &format!("{void}attempt {attempt} in {}: {why}", words::seconds(wait)),
+        )
+    }
+
+    /// What was streamed is not repeated. It may be more than the reply, from which calls in words are taken out.
     fn reply(&mut self, reply: &Reply, elapsed: Duration) -> io::Result<()> {
         let thinking = reply.reasoning.as_deref().unwrap_or_default().trim();
-        if !thinking.is_empty() && self.thinking.trim() != thinking {
+        if !self.thinking.contains(thinking) {
             self.say("think", Tone::Faint, thinking)?;
         }
         let text = reply.text.trim();
-        if !text.is_empty() && self.text.trim() != text {
+        if !self.text.contains(text) {
             self.say("text", Tone::Plain, text)?;
         }
         self.steps += 1;
@@ -233,8 +239,10 @@ impl<W: Write> Screen<W> {
         let steps = words::count(self.steps, "step");
         let calls = words::count(self.calls, "call");
         let tokens = tokens.map_or("tokens unknown".to_owned(), |tokens| format!("{tokens} tokens"));
-        let why = words::stop(stop);
-        self.say("stop", tone, &format!("{why}: {steps}, {calls}, {tokens}, {}", words::seconds(elapsed)))
+        let (why, elapsed) = (words::stop(stop), words::seconds(elapsed));
+        let reason = words::reason(stop).map(|reason| format!("\n{}", one_line(reason, MAX_REASON)));
+        let reason = reason.unwrap_or_default();
+        self.say("stop", tone, &format!("{why}: {steps}, {calls}, {tokens}, {elapsed}{reason}"))
     }
 
     fn forget_pieces(&mut self) {

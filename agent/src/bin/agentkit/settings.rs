@@ -26,14 +26,14 @@ impl Endpoint {
     }
 
     /// The model of this name at the endpoint, with the key of the environment.
-    pub(crate) fn model(&self, name: &str) -> Result<OpenAi, Failure> {
+    pub(crate) fn model(&self, name: &str, streaming: Streaming) -> Result<OpenAi, Failure> {
         if !self.is_configured {
             return Err(Failure::usage(
                 "no endpoint: name a server with --base-url or OPENAI_BASE_URL, or set OPENAI_API_KEY",
             ));
         }
         let model = OpenAi::new(name, &self.base_url, key().as_deref());
-        let dialect = Dialect { streaming: Streaming::WithUsage, ..Dialect::default() };
+        let dialect = Dialect { streaming, ..Dialect::default() };
         model.map(|model| model.dialect(dialect)).map_err(|why| Failure::usage(why.to_string()))
     }
 

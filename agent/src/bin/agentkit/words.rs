@@ -1,30 +1,40 @@
 //! What is shown, in words.
 
+use crate::plain::one_line;
 use agentkit_agent::StopReason;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Why a run ended. What a server said is one of the reasons, and may be anything.
+/// Why a run ended.
 pub(crate) fn stop(stop: &StopReason) -> String {
     match stop {
-        StopReason::Answered => "answered".to_owned(),
-        StopReason::NoAnswer => "the model said nothing and called nothing".to_owned(),
-        StopReason::Refused => "the model declined".to_owned(),
-        StopReason::Cut(reason) => format!("the reply was cut ({reason})"),
-        StopReason::Flooded => "the reply was far too long".to_owned(),
-        StopReason::ContextOverflow(why) => {
-            format!("the conversation no longer fits the model's window: {why}")
+        StopReason::Answered => "answered",
+        StopReason::NoAnswer => "the model said nothing and called nothing",
+        StopReason::Refused => "the model declined",
+        StopReason::Cut(reason) => return format!("the reply was cut ({})", one_line(reason, 80)),
+        StopReason::Flooded => "the reply was far too long",
+        StopReason::ContextOverflow(_) => "the conversation no longer fits the model's window",
+        StopReason::MaxSteps => "the bound of steps is reached",
+        StopReason::MaxCalls => "the bound of calls is reached",
+        StopReason::MaxTokens => "the bound of tokens is reached",
+        StopReason::WallClock => "the time is up",
+        StopReason::Looped => "the model made the same call again and again",
+        StopReason::TooManyErrors => "too many calls in a row failed",
+        StopReason::StoppedAtApproval => "stopped when a call was to be allowed",
+        StopReason::Cancelled => "interrupted",
+        StopReason::ModelFailed(_) => "the model could not be asked",
+        StopReason::Unrecorded(_) => "the transcript could not be written",
+    }
+    .to_owned()
+}
+
+/// What somebody else, who may be a server, said about it.
+pub(crate) fn reason(stop: &StopReason) -> Option<&str> {
+    match stop {
+        StopReason::ContextOverflow(why) | StopReason::ModelFailed(why) | StopReason::Unrecorded(why) => {
+            Some(why)
         }
-        StopReason::MaxSteps => "the bound of steps is reached".to_owned(),
-        StopReason::MaxCalls => "the bound of calls is reached".to_owned(),
-        StopReason::MaxTokens => "the bound of tokens is reached".to_owned(),
-        StopReason::WallClock => "the time is up".to_owned(),
-        StopReason::Looped => "the model made the same call again and again".to_owned(),
-        StopReason::TooManyErrors => "too many calls in a row failed".to_owned(),
-        StopReason::StoppedAtApproval => "stopped when a call was to be allowed".to_owned(),
-        StopReason::Cancelled => "interrupted".to_owned(),
-        StopReason::ModelFailed(why) => format!("the model could not be asked: {why}"),
-        StopReason::Unrecorded(why) => format!("the transcript could not be written: {why}"),
+        _ => None,
     }
 }
 

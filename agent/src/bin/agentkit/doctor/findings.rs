@@ -3,6 +3,7 @@
 use crate::cli::DoctorArgs;
 use crate::settings::{Endpoint, default_model};
 use crate::toolbox::{REQUIRED, builder, scratch};
+use agentkit_agent::model::wire::Streaming;
 use agentkit_agent::{Cancel, Context, NoEvents};
 use agentkit_client::{Capabilities, Sandbox};
 use std::sync::Arc;
@@ -97,7 +98,7 @@ fn python(sandbox: &Sandbox) -> Result<String, String> {
 }
 
 fn models(endpoint: &Endpoint) -> Result<Vec<String>, String> {
-    let endpoint = endpoint.model("").map_err(|failure| failure.message)?;
+    let endpoint = endpoint.model("", Streaming::Off).map_err(|failure| failure.message)?;
     let context = Context::new(Some(Instant::now() + PATIENCE), Cancel::new(), Arc::new(NoEvents));
     endpoint.models(&context).map_err(|why| why.to_string())
 }

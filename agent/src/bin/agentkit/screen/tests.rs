@@ -45,7 +45,8 @@ fn what_was_streamed_of_a_broken_reply_is_void() {
         AgentEvent::TextDelta("Hello".to_owned()),
         replied("Hello", None, Vec::new()),
     ]);
-    let retry = "retry  | this reply does not count, attempt 2 follows in 0.50 s: the response broke off\n";
+    let retry =
+        "retry  | what was said of this reply does not count; attempt 2 in 0.50 s: the response broke off\n";
     assert_eq!(shown, format!("text   | Ha\n{retry}text   | Hello\nreply  | 7 tokens, 1.23 s\n"));
 }
 
