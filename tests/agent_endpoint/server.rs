@@ -101,13 +101,24 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
+impl Server {
+    /// What was asked, once all of it was read: the server may be behind a client that does not wait for it.
+    fn finish(mut self) -> Vec<String> {
+        self.stop();
+        self.requests()
+    }
+
+    fn stop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
         // Wakes a server that still waits for connections: one without a request ends it.
         drop(TcpStream::connect(self.address));
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let _ = thread.join();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -229,5 +240,5 @@ pub(crate) fn ask_as(
     let result = model.reply(&context, &Request { messages: &messages, tools: &[] });
     let waits = waiter.waits.lock().expect("lock").iter().map(Duration::as_millis).collect();
     let events = events.0.lock().expect("lock").clone();
-    Asked { result, requests: server.requests(), waits, events }
+    Asked { result, requests: server.finish(), waits, events }
 }

@@ -5,7 +5,7 @@ use agentkit_agent::model::openai::{OpenAi, Timeouts};
 use agentkit_agent::model::recording::Recording;
 use agentkit_agent::model::wire::{Dialect, Streaming};
 use agentkit_agent::model::{Finish, ToolCall};
-use agentkit_agent::{Agent, AgentEvent, ModelErrorKind, Registry, StopReason};
+use agentkit_agent::{Agent, AgentEvent, ModelErrorKind, Registry, StopReason, ToolErrorKind};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const STOP: &str = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#;
 const CALL: &str = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"t","arguments":"{}"}}]}}]}"#;
 
 fn streaming(model: OpenAi) -> OpenAi {
-    let idle = Duration::from_millis(200);
+    let idle = Duration::from_millis(500);
     model
         .dialect(Dialect { streaming: Streaming::WithUsage, ..Dialect::default() })
         .timeouts(Timeouts { idle, ..Timeouts::default() })
@@ -96,6 +96,22 @@ fn a_stream_that_never_gets_to_its_end_is_a_reply_that_was_cut() {
     let nothing = ask((0..9).map(|_| Answer::Bytes(stream(&[]))).collect());
     assert_eq!(nothing.requests.len(), 4);
     assert!(nothing.message().contains("the body is empty"), "nothing is no part of a reply");
+}
+
+#[test]
+fn a_call_of_a_stream_without_an_end_is_not_run() {
+    let broken = (0..4).map(|_| Answer::Bytes(stream(&[HEL, CALL])));
+    let server = Server::start(broken.chain([whole()]).collect());
+    let model = streaming(OpenAi::new("m", &server.url(), None).expect("usable"));
+    let trajectory = Agent::new(model.waiter(Arc::new(NoWaiting::default())), Registry::new()).run("go");
+    let results: Vec<_> =
+        trajectory.calls().map(|record| record.result.as_ref().map_err(|e| e.kind)).collect();
+    assert_eq!(
+        results,
+        [Err(ToolErrorKind::NotRun)],
+        "it is told so, and another tool error would mean it was tried"
+    );
+    assert_eq!((trajectory.stop, trajectory.answer.as_deref()), (StopReason::Answered, Some("hello")));
 }
 
 #[test]

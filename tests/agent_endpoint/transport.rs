@@ -8,7 +8,6 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,10 +37,10 @@ fn each_time_out_is_one_of_its_own() {
 
 #[test]
 fn what_keeps_a_stream_alive_resets_the_idle_clock_only() {
-    // The server says something every few milliseconds, and the total is many times what may be idle.
+    // The server says something every few milliseconds, and the total is more than what may be idle.
     let timeouts = Timeouts {
-        idle: Duration::from_millis(400),
-        total: Duration::from_millis(900),
+        idle: Duration::from_millis(1_000),
+        total: Duration::from_millis(1_500),
         ..Timeouts::default()
     };
     let asked = ask_as(vec![Answer::Endless(stream(&[]), b":\n"), good()], None, "hi", |model| {
@@ -170,16 +169,16 @@ fn a_proxy_is_asked_for_a_tunnel_and_gets_no_key() {
     assert!(!refused.message.contains("secret"), "{refused}");
 }
 
-fn tls(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/agent_endpoint/tls").join(name)
-}
+const CERTIFICATE: &[u8] = include_bytes!("tls/server.pem");
+const ITS_KEY: &[u8] = include_bytes!("tls/server.key");
+const AUTHORITY: &[u8] = include_bytes!("tls/authority.pem");
 
 /// Asks a server that has the test certificate.
 fn over_tls(set_up: impl FnOnce(OpenAi) -> OpenAi) -> Result<Reply, ModelError> {
     let (address, server) = serve(|stream| {
-        let certificates = CertificateDer::pem_file_iter(tls("server.pem")).expect("a file");
+        let certificates = CertificateDer::pem_slice_iter(CERTIFICATE);
         let certificates = certificates.collect::<Result<_, _>>().expect("certificates");
-        let key = PrivateKeyDer::from_pem_file(tls("server.key")).expect("a key");
+        let key = PrivateKeyDer::from_pem_slice(ITS_KEY).expect("a key");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -209,14 +208,18 @@ fn over_tls(set_up: impl FnOnce(OpenAi) -> OpenAi) -> Result<Reply, ModelError> 
 
 #[test]
 fn only_authorities_it_is_told_to_trust_are_trusted() {
-    let trusted = over_tls(|model| model.trust(&tls("authority.pem")).expect("usable"));
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = |name: &str| directory.path().join(name);
+    std::fs::write(file("authority.pem"), AUTHORITY).expect("written");
+    std::fs::write(file("server.key"), ITS_KEY).expect("written");
+    let trusted = over_tls(|model| model.trust(&file("authority.pem")).expect("usable"));
     assert_eq!(trusted.map(|reply| reply.text), Ok("hello".to_owned()));
     // The server takes one connection: a second attempt would be another error.
     let error = over_tls(|model| model).expect_err("nobody knows it");
     assert!(error.message.contains("UnknownIssuer"), "{error}");
     let model = || OpenAi::new("m", "https://127.0.0.1:1", None).expect("usable");
-    for (file, why) in [("server.key", "there is no certificate in it"), ("none.pem", "No such file")] {
-        let error = model().trust(&tls(file)).expect_err(file).message;
-        assert!(error.contains(file) && error.contains(why), "{error}");
+    for (name, why) in [("server.key", "there is no certificate in it"), ("none.pem", "No such file")] {
+        let error = model().trust(&file(name)).expect_err(name).message;
+        assert!(error.contains(name) && error.contains(why), "{error}");
     }
 }

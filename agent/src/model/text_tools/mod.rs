@@ -180,4 +180,22 @@ mod tests {
         let plain = model.reply(&Context::detached(), &Request { messages: &messages, tools: &[] });
         assert!(plain.expect("a reply").calls.is_empty(), "without tools there is nothing to call");
     }
+
+    #[test]
+    fn a_run_uses_tools_through_text_alone() {
+        use crate::model::scripted::{Scripted, Turn};
+        use crate::tools::calculator;
+        use crate::{Agent, Registry, StopReason};
+        let turns = vec![
+            Turn::answer("Let me see.\n\n```call calculator\n{\"expression\": \"6 * 7\"}\n```"),
+            Turn::answer("```call calculator\n{\"expression\": 42}\n```"),
+            Turn::answer("It is 42."),
+        ];
+        let mut registry = Registry::new();
+        registry.add(calculator::tool()).expect("a valid tool");
+        let run = Agent::new(TextTools::new(Scripted::new("s", turns)), registry).run("go");
+        assert_eq!((&run.stop, run.answer.as_deref()), (&StopReason::Answered, Some("It is 42.")), "{run:?}");
+        let results: Vec<bool> = run.calls().map(|record| record.result.is_ok()).collect();
+        assert_eq!(results, [true, false], "arguments are checked as those of other calls: {run:?}");
+    }
 }
