@@ -25,6 +25,7 @@ pub(crate) const TESTS: &[Named] = &[
     ("a_host_without_it_says_what_to_do", a_host_without_it_says_what_to_do),
     ("a_work_dir_of_the_host_is_written_as_its_owner", a_work_dir_of_the_host_is_written_as_its_owner),
     ("files_of_the_policy_are_found", files_of_the_policy_are_found),
+    ("attributes_change_only_where_files_may_be_written", attributes_change_only_where_files_may_be_written),
     ("what_is_left_is_ended", what_is_left_is_ended),
     ("whoever_of_the_jail_is_killed", whoever_of_the_jail_is_killed),
     ("a_jail_within_a_jail_has_no_network", a_jail_within_a_jail_has_no_network),
@@ -175,6 +176,43 @@ fn files_of_the_policy_are_found() -> Result<(), Stop> {
     let run =
         desk.launch(&Policy { files, mechanism: Choice::Landlock, ..Policy::new(["sh", "/tmp/main.sh"]) })?;
     assert_eq!((run.status.code(), &run.stdout[..]), (Some(0), &b"found\n"[..]), "{run:?}");
+    Ok(())
+}
+
+/// Landlock knows no attributes: for whoever has files outside it is the supervisor who changes them.
+fn attributes_change_only_where_files_may_be_written() -> Result<(), Stop> {
+    let desk = desk()?;
+    let [outside, shown] = ["outputs/outside", "outputs/shown"].map(|path| desk.path(path));
+    fs::create_dir(&shown)?;
+    for file in [&outside, &shown.join("file")] {
+        fs::write(file, "")?;
+        fs::set_permissions(file, fs::Permissions::from_mode(0o644))?;
+    }
+    let script = format!(
+        r#"
+cd "$HOME"; mkdir d; echo x >d/f; ln -s d l; ln -s {outside} out
+chmod 700 d/f && [ "$(stat -c %a d/f)" = 700 ] || echo chmod
+touch -d 2001-02-03 l/f && [ "$(stat -c %Y d/f)" -lt 1000000000 ] || echo touch
+chmod 2755 d || echo group of a directory
+cp -a d e && [ "$(stat -c %a e/f)" = 700 ] || echo copy
+for it in out {outside} {shown}/file {shown} /usr/bin ../../../{outside}; do
+    chmod 777 "$it" && echo "chmod $it"
+    touch -c -d 2001-02-03 "$it" && echo "touch $it"
+done
+chmod 4755 d/f && echo set-user-id
+# Whom root becomes has a group that nobody else is in.
+[ "$(id -u)" -gt 1000000000 ] || ! chmod 2755 d/f || echo set-group-id
+exec 2>&1
+"#,
+        outside = outside.display(),
+        shown = shown.display()
+    );
+    let rules =
+        vec![Rule { path: Bytes::from(shown.as_path().as_os_str().as_encoded_bytes()), access: Access::Ro }];
+    let run = desk.launch(&Policy { rules, ..policy(&script) })?;
+    assert_eq!((run.status.code(), String::from_utf8_lossy(&run.stdout).as_ref()), (Some(0), ""), "{run:?}");
+    let mode = fs::metadata(&outside)?.permissions().mode() & 0o7777;
+    assert_eq!(mode, 0o644);
     Ok(())
 }
 

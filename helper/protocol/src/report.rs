@@ -116,8 +116,8 @@ pub enum Attack {
     List,
     /// To remove it.
     Remove,
-    /// To change its mode.
-    ChangeMode,
+    /// To change its owner.
+    ChangeOwner,
     /// To signal the jail's init.
     Signal,
     /// To get a socket, or a pair that reaches others.

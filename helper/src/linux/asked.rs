@@ -1,6 +1,8 @@
 //! What the kernel asks the supervisor about before it does it (`SECCOMP_RET_USER_NOTIF`, Linux 5.0). It allows a process
 //! one listener, so that all questions come on the same one.
 
+#[cfg(feature = "landlock")]
+use super::attributes;
 use super::forks::Forks;
 use super::layers::Layer;
 use super::modes;
@@ -15,16 +17,39 @@ use std::os::fd::{AsFd, OwnedFd};
 pub(crate) struct Topics {
     forks: bool,
     modes: bool,
+    #[cfg(feature = "landlock")]
+    attributes: bool,
 }
 
 impl Topics {
     pub(crate) fn of(plan: &Plan) -> Self {
         let modes = plan.writes_host_files() && !Layer::Modes.is_off();
-        Topics { forks: plan.watch_forks, modes }
+        Topics {
+            forks: plan.watch_forks,
+            modes,
+            #[cfg(feature = "landlock")]
+            attributes: false,
+        }
+    }
+
+    /// Where nothing else keeps the command from the attributes of files: all changes of them.
+    #[cfg(feature = "landlock")]
+    pub(crate) fn and_attributes(self) -> Self {
+        Topics { attributes: true, modes: false, ..self }
+    }
+
+    #[cfg(feature = "landlock")]
+    fn of_attributes(self) -> &'static [libc::c_long] {
+        if self.attributes { attributes::CALLS } else { &[] }
+    }
+
+    #[cfg(not(feature = "landlock"))]
+    fn of_attributes(self) -> &'static [libc::c_long] {
+        &[]
     }
 
     pub(crate) fn are_none(self) -> bool {
-        !self.forks && !self.modes
+        !self.forks && !self.modes && self.of_attributes().is_empty()
     }
 
     /// In the process that becomes the command, before it does: from here on the supervisor is asked.
@@ -43,7 +68,8 @@ impl Topics {
         const ALLOW: u32 = 0x7fff_0000;
         const ARGUMENTS: u32 = 16;
         let mut filter = vec![(LOAD_WORD, 0, 0, 0)];
-        for call in super::forks::CALLS.into_iter().filter(|_| self.forks) {
+        let forks = super::forks::CALLS.into_iter().filter(|_| self.forks);
+        for call in forks.chain(self.of_attributes().iter().copied()) {
             filter.extend([(JUMP_IF_EQUAL, 0, 1, call as u32), (RETURN, 0, 0, USER_NOTIF)]);
         }
         for (call, mode) in modes::CALLS.into_iter().filter(|_| self.modes) {
@@ -64,12 +90,13 @@ impl Topics {
 /// The supervisor's side.
 pub(crate) struct Asked {
     listener: OwnedFd,
+    topics: Topics,
     pub(crate) forks: Option<Forks>,
 }
 
 impl Asked {
     pub(crate) fn new(listener: OwnedFd, topics: Topics) -> Self {
-        Asked { listener, forks: topics.forks.then(Forks::default) }
+        Asked { listener, topics, forks: topics.forks.then(Forks::default) }
     }
 
     /// Readable when somebody waits for an answer that can be given now.
@@ -82,17 +109,29 @@ impl Asked {
     }
 
     /// Answers one that waits: whoever asks all the time must not keep the supervisor from all else. `alive` are the
-    /// processes and threads of the run at this moment, if forks are asked about.
-    pub(crate) fn answer(&mut self, alive: u64, limit: u64) {
+    /// processes and threads of the run at this moment, if forks are asked about; `change` changes attributes of files.
+    pub(crate) fn answer(
+        &mut self,
+        alive: u64,
+        limit: u64,
+        change: impl FnOnce(&libc::seccomp_notif, &dyn Fn() -> bool) -> nix::Result<()>,
+    ) {
         if self.holds_forks() {
             return;
         }
         // Whoever asked may have been killed meanwhile, before the question or before the answer.
         let Ok(question) = sys::receive_notification(self.listener.as_fd()) else { return };
         let call = libc::c_long::from(question.data.nr);
-        drop(if modes::CALLS.iter().any(|(mode_call, _)| *mode_call == call) {
-            let waits = || sys::is_waiting(self.listener.as_fd(), question.id);
-            let errno = modes::change(&question, waits).err().map_or(0, |errno| errno as i32);
+        let waits = || sys::is_waiting(self.listener.as_fd(), question.id);
+        let changed = if self.topics.of_attributes().contains(&call) {
+            Some(change(&question, &waits))
+        } else if modes::CALLS.iter().any(|(mode_call, _)| *mode_call == call) {
+            Some(modes::change(&question, waits))
+        } else {
+            None
+        };
+        drop(if let Some(changed) = changed {
+            let errno = changed.err().map_or(0, |errno| errno as i32);
             sys::answer_notified(self.listener.as_fd(), question.id, errno)
         } else {
             if let Some(forks) = &mut self.forks {

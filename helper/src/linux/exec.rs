@@ -50,6 +50,8 @@ pub(crate) struct Places<'a> {
     pub(crate) home: &'a Path,
     /// For temporary files.
     pub(crate) temporary: &'a Path,
+    /// Variables for programs that would be misled by what else they find.
+    pub(crate) variables: &'static [(&'static str, &'static str)],
 }
 
 /// Everything that execve needs, made before the fork.
@@ -63,7 +65,13 @@ pub(crate) struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    pub(crate) fn new(plan: &Plan, program: &Program, places: Places, streams: Streams<'a>) -> Result<Self> {
+    pub(crate) fn new(
+        plan: &Plan,
+        program: &Program,
+        places: Places,
+        streams: Streams<'a>,
+        topics: Topics,
+    ) -> Result<Self> {
         let c_string =
             |bytes: Vec<u8>| CString::new(bytes).map_err(io::Error::from).context(STEP, "make a C string");
         let path = c_string(of_file(plan, places, program.path.as_os_str().as_bytes()))?;
@@ -76,7 +84,7 @@ impl<'a> Command<'a> {
         let env =
             environment(plan, program, places, &streams).into_iter().map(c_string).collect::<Result<_>>()?;
         let directory = places.directory.to_path_buf();
-        Ok(Command { path, argv, env, directory, streams, topics: Topics::of(plan) })
+        Ok(Command { path, argv, env, directory, streams, topics })
     }
 
     /// Starts the command and returns its pid once it was really executed. `confine` is what is left to be done in its own
@@ -207,6 +215,7 @@ fn environment(plan: &Plan, program: &Program, places: Places, streams: &Streams
         ("USER", b"jail".to_vec()),
     ]
     .into();
+    variables.extend(places.variables.iter().map(|(name, value)| (*name, value.as_bytes().to_vec())));
     let cargo_home = program.cargo_home.iter().map(|home| bytes(home));
     variables.extend(cargo_home.map(|home| ("CARGO_HOME", home)));
     if let Streams::Terminal { kind, .. } = streams {

@@ -1,5 +1,6 @@
 //! A jail, as the supervisor knows it.
 
+use super::asked::Topics;
 #[cfg(feature = "landlock")]
 use super::landlock;
 #[cfg(feature = "namespaces")]
@@ -57,6 +58,30 @@ impl Jail {
             HeldBy::Namespace { can_be_uncovered } => namespaces::derive(state, plan, *can_be_uncovered),
             #[cfg(feature = "landlock")]
             HeldBy::Init(_) => landlock::derive(state, plan),
+        }
+    }
+
+    /// What the kernel asks the supervisor about.
+    pub(crate) fn topics(&self, plan: &Plan) -> Topics {
+        match &self.held_by {
+            #[cfg(feature = "namespaces")]
+            HeldBy::Namespace { .. } => Topics::of(plan),
+            #[cfg(feature = "landlock")]
+            HeldBy::Init(tree) => tree.topics(plan),
+        }
+    }
+
+    /// Changes what a call asks for, where the command may.
+    pub(crate) fn change_attributes(
+        &self,
+        question: &libc::seccomp_notif,
+        waits: impl Fn() -> bool,
+    ) -> nix::Result<()> {
+        match &self.held_by {
+            #[cfg(feature = "namespaces")]
+            HeldBy::Namespace { .. } => Err(nix::errno::Errno::EPERM),
+            #[cfg(feature = "landlock")]
+            HeldBy::Init(tree) => super::attributes::change(question, tree.roots(), waits),
         }
     }
 

@@ -13,6 +13,8 @@
 compile_error!("the jail needs a mechanism: build it with the feature `namespaces` or `landlock`");
 
 mod asked;
+#[cfg(feature = "landlock")]
+mod attributes;
 mod cgroup;
 mod claims;
 mod client_socket;

@@ -14,7 +14,7 @@ use nix::sys::stat::{Mode, fstat};
 use nix::unistd::Uid;
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -34,16 +34,11 @@ const MOST_TRIES: usize = 16;
 
 /// Does what `question` asks for, if it is about a directory. `waits` tells whether whoever asks still does.
 pub(super) fn change(question: &seccomp_notif, waits: impl Fn() -> bool) -> nix::Result<()> {
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let task = open(format!("/proc/{}", question.pid).as_str(), flags, Mode::empty()).map_err(unknown)?;
-    // Its number may have gone to another one before it was opened; now that cannot happen any more.
-    if !waits() {
-        return Err(Errno::ESRCH);
-    }
+    let task = Task::open(question, waits)?;
     let call = c_long::from(question.data.nr);
     let mode = CALLS.iter().find(|(known, _)| *known == call).and_then(|(_, at)| question.data.args.get(*at));
     let mode = Mode::from_bits_truncate(*mode.ok_or(Errno::EPERM)? as u32 & !libc::S_ISUID);
-    let directory = Task(task).directory(call, &question.data.args)?;
+    let directory = task.directory(call, &question.data.args)?;
     // The kernel says the same, unless the launcher has privileges over others' files.
     if fstat(&directory)?.st_uid != Uid::effective().as_raw() {
         return Err(Errno::EPERM);
@@ -52,9 +47,23 @@ pub(super) fn change(question: &seccomp_notif, waits: impl Fn() -> bool) -> nix:
 }
 
 /// The `/proc` directory of whoever asks.
-struct Task(OwnedFd);
+pub(super) struct Task(OwnedFd);
+
+impl AsFd for Task {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 impl Task {
+    /// `waits` tells whether whoever asks still does.
+    pub(super) fn open(question: &seccomp_notif, waits: impl Fn() -> bool) -> nix::Result<Self> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let task = open(format!("/proc/{}", question.pid).as_str(), flags, Mode::empty()).map_err(unknown)?;
+        // Its number may have gone to another one before it was opened; now that cannot happen any more.
+        if waits() { Ok(Task(task)) } else { Err(Errno::ESRCH) }
+    }
+
     fn directory(&self, call: c_long, arguments: &[u64; 6]) -> nix::Result<OwnedFd> {
         // The kernel takes the lower half of descriptors and flags.
         let [first, third] = [arguments[0] as i32, arguments[3] as i32];
@@ -105,7 +114,7 @@ impl Task {
 
     /// Where relative paths begin, as a path from its root. If that is renamed meanwhile, it is another directory of the
     /// jail.
-    fn start(&self, from: i32) -> nix::Result<PathBuf> {
+    pub(super) fn start(&self, from: i32) -> nix::Result<PathBuf> {
         let link = if from == libc::AT_FDCWD { "cwd".to_owned() } else { format!("fd/{from}") };
         let path = readlinkat(&self.0, link.as_str()).map_err(|error| match error {
             Errno::ENOENT => Errno::EBADF,
@@ -115,12 +124,16 @@ impl Task {
         Some(PathBuf::from(path)).filter(|path| path.is_absolute()).ok_or(Errno::ENOTDIR)
     }
 
-    /// A path in its memory.
-    fn text(&self, address: u64) -> nix::Result<PathBuf> {
+    /// Bytes of its memory, as many as there are.
+    pub(super) fn read(&self, address: u64, bytes: &mut [u8]) -> nix::Result<usize> {
         let memory = openat(&self.0, "mem", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
+        File::from(memory.map_err(unknown)?).read_at(bytes, address).map_err(|_| Errno::EFAULT)
+    }
+
+    /// A path in its memory.
+    pub(super) fn text(&self, address: u64) -> nix::Result<PathBuf> {
         let mut bytes = [0; libc::PATH_MAX as usize];
-        let length = File::from(memory.map_err(unknown)?).read_at(&mut bytes, address);
-        let length = length.map_err(|_| Errno::EFAULT)?;
+        let length = self.read(address, &mut bytes)?;
         match CStr::from_bytes_until_nul(bytes.get(..length).unwrap_or_default()) {
             Ok(text) => Ok(PathBuf::from(OsStr::from_bytes(text.to_bytes()))),
             Err(_) if length == bytes.len() => Err(Errno::ENAMETOOLONG),
@@ -131,7 +144,7 @@ impl Task {
 
 /// The number in `/proc/self/fd/NUMBER`, by which C libraries change modes without following links. For the supervisor
 /// `self` is another.
-fn own_descriptor(path: &Path) -> Option<i32> {
+pub(super) fn own_descriptor(path: &Path) -> Option<i32> {
     let number = path.to_str()?.strip_prefix("/proc/self/fd/")?;
     number.parse().ok().filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()))
 }

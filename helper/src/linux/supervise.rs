@@ -1,6 +1,6 @@
 //! Step 12, outside: the wall clock, the looks at what is used, the kill, and the report.
 
-use super::asked::{Asked, Topics};
+use super::asked::Asked;
 use super::deadline;
 use super::forks::Forks;
 use super::git::Swept;
@@ -162,7 +162,10 @@ impl<'a> Supervisor<'a> {
                     forks.look(alive, self.plan.limits.processes);
                 }
                 if events.asked {
-                    asked.answer(alive.unwrap_or(0), self.plan.limits.processes);
+                    let jail = self.jail;
+                    asked.answer(alive.unwrap_or(0), self.plan.limits.processes, |question, waits| {
+                        jail.change_attributes(question, waits)
+                    });
                 }
             }
             if events.dead {
@@ -240,7 +243,7 @@ impl<'a> Supervisor<'a> {
                 });
             }
             Some((Message::Asks, descriptors)) => {
-                let topics = Topics::of(self.plan);
+                let topics = self.jail.topics(self.plan);
                 self.asked = descriptors.into_iter().next().map(|listener| Asked::new(listener, topics));
             }
             Some((Message::Ended(ended), _)) => {

@@ -73,10 +73,10 @@ fn network(domain: &Domain, holds: bool, plan: &Plan) -> Level {
 }
 
 fn filesystem(domain: &Domain, holds: bool) -> Level {
-    use Attack::{ChangeMode, Empty, List, Read, Remove, Write};
-    let all = [Read, Write, Empty, List, Remove, ChangeMode];
-    // Who has no files outside can change the mode of none.
-    let counts = |attack: &Attack| !(domain.exclusive_user && *attack == ChangeMode);
+    use Attack::{ChangeOwner, Empty, List, Read, Remove, Write};
+    let all = [Read, Write, Empty, List, Remove, ChangeOwner];
+    // Who has no files outside can change the owner of none.
+    let counts = |attack: &Attack| !(domain.exclusive_user && *attack == ChangeOwner);
     if !holds || !all.iter().filter(|it| counts(it)).all(|attack| domain.refused.contains(attack)) {
         return Level::None("a file outside could still be used".to_owned());
     }
@@ -154,7 +154,7 @@ mod tests {
 
     fn confirmed() -> ReadBack {
         use Attack::*;
-        let refused = [Read, Write, Empty, List, Remove, ChangeMode, Signal, Socket].into();
+        let refused = [Read, Write, Empty, List, Remove, ChangeOwner, Signal, Socket].into();
         ReadBack {
             no_new_privs: true,
             seccomp_mode: 2,
@@ -197,10 +197,10 @@ mod tests {
         let unless = |attack| none(&levels(|_, domain| domain.refused.retain(|refused| *refused != attack)));
         assert_eq!(unless(Attack::Socket), [NetworkBlocked]);
         assert_eq!(unless(Attack::Read), [FilesystemConfined]);
-        assert_eq!(unless(Attack::ChangeMode), []);
+        assert_eq!(unless(Attack::ChangeOwner), []);
         let shared = |_: &mut ReadBack, domain: &mut Domain| {
             domain.exclusive_user = false;
-            domain.refused.remove(&Attack::ChangeMode);
+            domain.refused.remove(&Attack::ChangeOwner);
         };
         assert_eq!(lost(shared), [FilesystemConfined]);
         assert_eq!(unless(Attack::Signal), [ProcessesIsolated]);

@@ -1,9 +1,10 @@
 //! What happens in the process that becomes the command: limits, privileges, the domain, the filter, and then the proof.
 
-use super::STEP;
 use super::capabilities::{check, derive};
 use super::private::{CANARY, Private};
+use super::{STEP, has_own_files};
 use crate::error::{Context, Result, failure};
+use crate::linux::asked::Topics;
 use crate::linux::exec::{Command, Places, Streams};
 use crate::linux::limits::{self, InForce};
 use crate::linux::message::Outside;
@@ -16,9 +17,9 @@ use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::sys::signal::kill;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket, socketpair};
+use nix::sys::stat::Mode;
 use nix::sys::stat::umask;
-use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
-use nix::unistd::{Pid, truncate, unlink};
+use nix::unistd::{Pid, chown, truncate, unlink};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -27,7 +28,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The first versions that know truncation, and signals.
+/// Git takes a file that it can see and not read, such as the host's settings, for broken.
+const VARIABLES: &[(&str, &str)] = &[("GIT_CONFIG_NOSYSTEM", "1")];
+/// The first version that knows truncation.
 const KNOWS_TRUNCATION: u32 = 3;
 
 /// What is to be in force.
@@ -47,15 +50,15 @@ pub(super) struct Confinement {
 
 impl Confinement {
     pub(super) fn new(version: u32, task: &Task, private: &Private, outside: &Outside) -> Self {
-        let exclusive_user = task.identity.is_exclusive();
+        let own_files = has_own_files(task);
         Confinement {
             version,
             more: More {
-                own_files: !exclusive_user,
+                own_files,
                 offline: task.plan.net != Net::Host,
                 emptying: version < KNOWS_TRUNCATION,
             },
-            exclusive_user,
+            exclusive_user: !own_files,
             others: 0,
             first_users: outside.namespaces.are_the_first_users(),
             limits_bind: false,
@@ -109,10 +112,17 @@ impl Confinement {
                 };
                 let directory = private.directory_of(task);
                 let spelling = if directory == private.work { directory } else { &task.spelling };
-                let places =
-                    Places { directory, spelling, home: &private.home, temporary: &private.temporary };
+                let places = Places {
+                    directory,
+                    spelling,
+                    home: &private.home,
+                    temporary: &private.temporary,
+                    variables: VARIABLES,
+                };
                 umask(Mode::from_bits_truncate(0o022));
-                let command = Command::new(task.plan, program, places, streams)?;
+                let topics = Topics::of(task.plan);
+                let topics = if self.more.own_files { topics.and_attributes() } else { topics };
+                let command = Command::new(task.plan, program, places, streams, topics)?;
                 command.start(channel, &confine).map(Some)
             }
         };
@@ -168,13 +178,13 @@ impl Confinement {
             let pair = socketpair(AddressFamily::Unix, SockType::Datagram, None, SockFlag::SOCK_CLOEXEC);
             if single && pair.is_err() { Err(Errno::EAFNOSUPPORT) } else { Ok(()) }
         };
-        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         let attempts: [(Attack, nix::Result<()>); 8] = [
             (Attack::Read, open(canary, OFlag::O_RDONLY)),
             (Attack::Write, open(canary, OFlag::O_WRONLY)),
             (Attack::Empty, truncate(canary, 0)),
             (Attack::List, open(parent, OFlag::O_RDONLY | OFlag::O_DIRECTORY)),
-            (Attack::ChangeMode, fchmodat(nix::fcntl::AT_FDCWD, canary, mode, FchmodatFlags::FollowSymlink)),
+            // For modes and times the supervisor is asked, from when the command runs; all else is refused already.
+            (Attack::ChangeOwner, chown(canary, Some(nix::unistd::getuid()), None)),
             (Attack::Signal, kill(init, None)),
             (Attack::Socket, sockets()),
             (Attack::Remove, unlink(canary)),

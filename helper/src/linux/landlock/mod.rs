@@ -22,6 +22,7 @@ pub(crate) use capabilities::derive;
 pub(crate) use tree::Tree;
 
 use crate::error::{Context, Hint, Result, failure};
+use crate::linux::attributes::Root;
 use crate::linux::identity::Identity;
 use crate::linux::jail::{HeldBy, Jail};
 use crate::linux::message::{self, Outside};
@@ -29,10 +30,12 @@ use crate::linux::mount_table::keep_apart;
 use crate::linux::owner_map::OwnerMaps;
 use crate::linux::sys::{self, Forked};
 use crate::linux::task::{Entrance, Task};
-use crate::linux::view::{Entry, View};
+use crate::linux::view::{Access, Entry, View};
 use agentkit_protocol::FailureKind;
 use confine::Confinement;
+use nix::fcntl::{OFlag, open};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::stat::Mode;
 use private::Private;
 use std::io;
 
@@ -90,9 +93,29 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance) -> Result<Jail> {
                 None => sys::open_pidfd(pid).context(STEP, "pidfd_open")?,
             };
             let directory = private.directory_of(task).to_path_buf();
-            Ok(Jail { pid, pidfd, messages: ours, directory, held_by: HeldBy::Init(Tree::new(private)) })
+            let roots = if has_own_files(task) { Some(roots(&entrance.view, &private)?) } else { None };
+            let held_by = HeldBy::Init(Tree::new(private, roots));
+            Ok(Jail { pid, pidfd, messages: ours, directory, held_by })
         }
     }
+}
+
+/// Whether its user has files outside of the jail, whose attributes Landlock does not know.
+fn has_own_files(task: &Task) -> bool {
+    !task.identity.is_exclusive()
+}
+
+/// All that the command may write.
+fn roots(view: &View, private: &Private) -> Result<Vec<Root>> {
+    let entries = view.entries.iter().filter(|entry| entry.access == Access::Writable && entry.is_dir());
+    let own = [&private.home, &private.temporary, &private.work];
+    let places = entries.map(|entry| Ok((entry.path.clone(), entry.place()?)));
+    let own = own.into_iter().map(|path| {
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let place = open(path, flags, Mode::empty()).map_err(io::Error::from);
+        Ok((path.clone(), place.context(STEP, format_args!("open {path:?}"))?))
+    });
+    places.chain(own).map(|place| place.map(|(path, directory)| Root { path, directory })).collect()
 }
 
 /// Root's other uid cannot use what is its owner's, and nothing of the user's ever changes hands.

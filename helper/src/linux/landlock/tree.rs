@@ -3,9 +3,12 @@
 use super::private::Private;
 use super::{STEP, end};
 use crate::error::{Context, Result, failure};
+use crate::linux::asked::Topics;
+use crate::linux::attributes::Root;
 use crate::linux::jail::Jail;
 use crate::linux::message::{self, Message, Order};
 use crate::linux::{deadline, sys, usage};
+use crate::validate::Plan;
 use agentkit_protocol::FailureKind;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -21,11 +24,24 @@ const LONGEST: Duration = Duration::from_secs(90);
 pub(crate) struct Tree {
     /// Removed at the latest when this is dropped.
     private: Private,
+    /// Where the command may change attributes of files, if the supervisor is asked about that.
+    roots: Option<Vec<Root>>,
 }
 
 impl Tree {
-    pub(super) fn new(private: Private) -> Self {
-        Tree { private }
+    pub(super) fn new(private: Private, roots: Option<Vec<Root>>) -> Self {
+        Tree { private, roots }
+    }
+
+    /// See [`Jail::topics`].
+    pub(crate) fn topics(&self, plan: &Plan) -> Topics {
+        let topics = Topics::of(plan);
+        if self.roots.is_some() { topics.and_attributes() } else { topics }
+    }
+
+    /// See [`Jail::change_attributes`].
+    pub(crate) fn roots(&self) -> &[Root] {
+        self.roots.as_deref().unwrap_or_default()
     }
 
     /// Init has everything ended. If it is dead, that is done in [`Tree::bury`].

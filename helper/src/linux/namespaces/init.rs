@@ -3,6 +3,7 @@
 use super::network::{self, Network};
 use super::{capabilities, landlock, mounts};
 use crate::error::{Context, Hint, Result};
+use crate::linux::asked::Topics;
 use crate::linux::exec::{Command, Places, Streams, TEMPORARY};
 use crate::linux::identity::{INNER_ID, Identity};
 use crate::linux::layers::Layer;
@@ -131,10 +132,13 @@ fn start(
         spelling: &task.spelling,
         home: Path::new(HOME),
         temporary: Path::new(TEMPORARY),
+        variables: &[],
     };
     // All of it is inherited.
     let nothing_more = || Ok(());
-    Command::new(task.plan, program, places, streams)?.start(channel, &nothing_more).map(Some)
+    Command::new(task.plan, program, places, streams, Topics::of(task.plan))?
+        .start(channel, &nothing_more)
+        .map(Some)
 }
 
 /// The kernel kills init when the supervisor dies, and the jail with it. If that happened already, the channel is

@@ -1,0 +1,220 @@
+//! Modes and times of files, in a jail without namespaces that runs as an ordinary user.
+//!
+//! Landlock does not know them, so that the command could change those of every file of the user's. The kernel asks before
+//! it does, and the supervisor does what was asked, by a descriptor of a file that it has found below a directory which the
+//! command may write: the kernel lets no path lead out of there (`RESOLVE_BENEATH`). It never lets the call itself go on: by
+//! then a path or a number could stand for something else.
+
+use super::modes::{Task, own_descriptor};
+use super::{proc_files, tree};
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, open, openat2, readlink, readlinkat};
+use nix::libc::{self, c_long, seccomp_notif};
+use nix::sys::stat::{Mode, UtimensatFlags, fstat, fstatat, utimensat};
+use nix::sys::time::TimeSpec;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// The calls. Older ones for times are refused: C libraries use this one.
+#[cfg(target_arch = "x86_64")]
+pub(super) const CALLS: &[c_long] =
+    &[libc::SYS_chmod, libc::SYS_fchmod, libc::SYS_fchmodat, SYS_FCHMODAT2, libc::SYS_utimensat];
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const CALLS: &[c_long] =
+    &[libc::SYS_fchmod, libc::SYS_fchmodat, SYS_FCHMODAT2, libc::SYS_utimensat];
+/// The same number on every architecture (Linux 6.6).
+const SYS_FCHMODAT2: c_long = 452;
+
+/// A directory that the command may write.
+pub(crate) struct Root {
+    /// Its real path.
+    pub(crate) path: PathBuf,
+    pub(crate) directory: OwnedFd,
+}
+
+/// What is to be changed.
+enum Change {
+    Mode(Mode),
+    /// Of the last access and of the last modification.
+    Times([TimeSpec; 2]),
+}
+
+/// Does what `question` asks for, if it is about something below one of `roots`. `waits` tells whether whoever asks still
+/// does.
+pub(super) fn change(question: &seccomp_notif, roots: &[Root], waits: impl Fn() -> bool) -> nix::Result<()> {
+    let task = Task::open(question, waits)?;
+    let call = c_long::from(question.data.nr);
+    let [first, second, third, fourth, ..] = question.data.args;
+    let change = match call {
+        libc::SYS_utimensat => Change::Times(times(&task, third)?),
+        libc::SYS_fchmodat | SYS_FCHMODAT2 => Change::Mode(Mode::from_bits_truncate(third as u32)),
+        // chmod(2) and fchmod(2).
+        _ => Change::Mode(Mode::from_bits_truncate(second as u32)),
+    };
+    // The kernel takes the lower half of descriptors and flags.
+    let (number, flags) = (first as i32, fourth as i32);
+    let place = match call {
+        libc::SYS_fchmod => of_descriptor(&task, roots, number)?,
+        // futimens(3)
+        libc::SYS_utimensat if second == 0 => of_descriptor(&task, roots, number)?,
+        libc::SYS_fchmodat => of_path(&task, roots, number, &task.text(second)?, 0)?,
+        SYS_FCHMODAT2 | libc::SYS_utimensat => of_path(&task, roots, number, &task.text(second)?, flags)?,
+        // Only chmod(2) is left.
+        _ => of_path(&task, roots, libc::AT_FDCWD, &task.text(first)?, 0)?,
+    };
+    apply(&place, &change)
+}
+
+fn apply(place: &OwnedFd, change: &Change) -> nix::Result<()> {
+    match change {
+        Change::Mode(mode) => {
+            let is_directory = fstat(place)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
+            // On a directory the group's bit is harmless, and programs that copy or unpack one set it.
+            if mode.contains(Mode::S_ISUID) || (mode.contains(Mode::S_ISGID) && !is_directory) {
+                return Err(Errno::EPERM);
+            }
+            tree::change_mode(place.as_fd(), *mode)
+        }
+        Change::Times([access, modification]) => {
+            let path = proc_files::of_descriptor(place.as_fd());
+            utimensat(AT_FDCWD, path.as_str(), access, modification, UtimensatFlags::FollowSymlink)
+        }
+    }
+}
+
+/// Two of `struct timespec` in its memory, or now.
+fn times(task: &Task, address: u64) -> nix::Result<[TimeSpec; 2]> {
+    if address == 0 {
+        return Ok([TimeSpec::UTIME_NOW; 2]);
+    }
+    let mut bytes = [0; 32];
+    if task.read(address, &mut bytes)? < bytes.len() {
+        return Err(Errno::EFAULT);
+    }
+    match *bytes.as_chunks::<8>().0 {
+        [access, access_nanos, modification, modification_nanos] => {
+            let time = |seconds, nanos| TimeSpec::new(i64::from_ne_bytes(seconds), i64::from_ne_bytes(nanos));
+            Ok([time(access, access_nanos), time(modification, modification_nanos)])
+        }
+        _ => Err(Errno::EFAULT),
+    }
+}
+
+/// What it has open under a number, found once more by its path.
+fn of_descriptor(task: &Task, roots: &[Root], number: i32) -> nix::Result<OwnedFd> {
+    let link = format!("fd/{number}");
+    let path = readlinkat(task, link.as_str()).map_err(|error| match error {
+        Errno::ENOENT => Errno::EBADF,
+        _ => Errno::EPERM,
+    })?;
+    let place = beneath(roots, Path::new(&path), libc::AT_SYMLINK_NOFOLLOW)?;
+    let id = |stat: libc::stat| (stat.st_dev, stat.st_ino);
+    let own = fstatat(task, link.as_str(), AtFlags::empty()).map_err(|_| Errno::EPERM)?;
+    // Another file has that name by now, or none that it could be changed by.
+    if id(own) == id(fstat(&place)?) { Ok(place) } else { Err(Errno::EPERM) }
+}
+
+fn of_path(task: &Task, roots: &[Root], from: i32, path: &Path, flags: i32) -> nix::Result<OwnedFd> {
+    if flags & !(libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if path.as_os_str().is_empty() {
+        return match flags & libc::AT_EMPTY_PATH {
+            0 => Err(Errno::ENOENT),
+            _ if from == libc::AT_FDCWD => of_path(task, roots, from, Path::new("."), 0),
+            _ => of_descriptor(task, roots, from),
+        };
+    }
+    if let Some(number) = own_descriptor(path) {
+        return of_descriptor(task, roots, number);
+    }
+    let path = if path.is_absolute() { path.to_path_buf() } else { task.start(from)?.join(path) };
+    beneath(roots, &path, flags)
+}
+
+/// By the real path of the directory that holds it. What was found on the way counts for nothing: in the end the kernel
+/// sees to it that nothing above the root is passed through.
+fn beneath(roots: &[Root], path: &Path, flags: i32) -> nix::Result<OwnedFd> {
+    let real = |path: &Path| -> nix::Result<PathBuf> {
+        let place = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+        Ok(readlink(proc_files::of_descriptor(place.as_fd()).as_str())?.into())
+    };
+    let path = match (path.parent(), path.file_name()) {
+        (Some(above), Some(name)) => real(above)?.join(name),
+        _ => real(path)?,
+    };
+    let (root, below) = roots
+        .iter()
+        .find_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)))
+        .ok_or(Errno::EPERM)?;
+    let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+    let mut open_flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    open_flags.set(OFlag::O_NOFOLLOW, flags & libc::AT_SYMLINK_NOFOLLOW != 0);
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+    let how = OpenHow::new().flags(open_flags).resolve(resolve);
+    openat2(&root.directory, below, how).map_err(|error| match error {
+        // Out of there, or in the middle of being renamed.
+        Errno::EXDEV | Errno::EAGAIN => Errno::EPERM,
+        other => other,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn nothing_leads_out_of_a_root() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("root/a")).unwrap();
+        fs::create_dir(top.join("rooted")).unwrap();
+        for file in ["root/a/inside", "outside", "rooted/beside"] {
+            fs::write(top.join(file), "").unwrap();
+        }
+        symlink("../outside", top.join("root/out")).unwrap();
+        symlink(top.join("outside"), top.join("root/absolute")).unwrap();
+        symlink("a/inside", top.join("root/in")).unwrap();
+        symlink("..", top.join("root/up")).unwrap();
+        symlink("root", top.join("spelling")).unwrap();
+        let path = top.join("root");
+        let roots = [Root { directory: File::open(&path).unwrap().into(), path }];
+        let found = |path: &str, flags| beneath(&roots, &top.join(path), flags).map(drop);
+        for inside in
+            ["root", "root/.", "root/a", "root/a/inside", "root/in", "spelling/a/inside", "root/a/../in"]
+        {
+            assert_eq!(found(inside, 0), Ok(()), "{inside}");
+        }
+        for outside in [
+            "outside",
+            "root/../outside",
+            "root/up/outside",
+            "root/out",
+            "root/absolute",
+            "root/up",
+            "rooted/beside",
+        ] {
+            assert_eq!(found(outside, 0), Err(Errno::EPERM), "{outside}");
+        }
+        // A link itself is in there, wherever it leads.
+        assert_eq!(found("root/out", libc::AT_SYMLINK_NOFOLLOW), Ok(()));
+        assert_eq!(found("root/none", 0), Err(Errno::ENOENT));
+    }
+
+    #[test]
+    fn no_mode_lends_an_identity() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        fs::write(&file, "").unwrap();
+        let place = |path: &Path| OwnedFd::from(File::open(path).unwrap());
+        let set = |path: &Path, mode| apply(&place(path), &Change::Mode(Mode::from_bits_truncate(mode)));
+        assert_eq!(set(&file, 0o755), Ok(()));
+        assert_eq!((set(&file, 0o4755), set(&file, 0o2755)), (Err(Errno::EPERM), Err(Errno::EPERM)));
+        assert_eq!(
+            (set(directory.path(), 0o2755), set(directory.path(), 0o4755)),
+            (Ok(()), Err(Errno::EPERM))
+        );
+    }
+}
