@@ -123,15 +123,9 @@ impl Asked {
         let Ok(question) = sys::receive_notification(self.listener.as_fd()) else { return };
         let call = libc::c_long::from(question.data.nr);
         let waits = || sys::is_waiting(self.listener.as_fd(), question.id);
-        let changed = if self.topics.of_attributes().contains(&call) {
-            Some(change(&question, &waits))
-        } else if modes::CALLS.iter().any(|(mode_call, _)| *mode_call == call) {
-            Some(modes::change(&question, waits))
-        } else {
-            None
-        };
-        drop(if let Some(changed) = changed {
-            let errno = changed.err().map_or(0, |errno| errno as i32);
+        let of_modes = modes::CALLS.iter().any(|(mode_call, _)| *mode_call == call);
+        drop(if of_modes || self.topics.of_attributes().contains(&call) {
+            let errno = change(&question, &waits).err().map_or(0, |errno| errno as i32);
             sys::answer_notified(self.listener.as_fd(), question.id, errno)
         } else {
             if let Some(forks) = &mut self.forks {

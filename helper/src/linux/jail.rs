@@ -2,7 +2,10 @@
 
 use super::asked::Topics;
 #[cfg(feature = "landlock")]
+use super::attributes;
+#[cfg(feature = "landlock")]
 use super::landlock;
+use super::modes;
 #[cfg(feature = "namespaces")]
 use super::namespaces;
 use super::sys;
@@ -79,9 +82,12 @@ impl Jail {
     ) -> nix::Result<()> {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
-            HeldBy::Namespace { .. } => Err(nix::errno::Errno::EPERM),
+            HeldBy::Namespace { .. } => modes::change(question, waits),
             #[cfg(feature = "landlock")]
-            HeldBy::Init(tree) => super::attributes::change(question, tree.roots(), waits),
+            HeldBy::Init(tree) => match tree.roots() {
+                Some(roots) => attributes::change(question, roots, waits),
+                None => modes::change(question, waits),
+            },
         }
     }
 

@@ -40,8 +40,8 @@ impl Tree {
     }
 
     /// See [`Jail::change_attributes`].
-    pub(crate) fn roots(&self) -> &[Root] {
-        self.roots.as_deref().unwrap_or_default()
+    pub(crate) fn roots(&self) -> Option<&[Root]> {
+        self.roots.as_deref()
     }
 
     /// Init has everything ended. If it is dead, that is done in [`Tree::bury`].
