@@ -67,16 +67,19 @@ impl Confinement {
     }
 
     /// As init, while it can still read all of `/proc`.
-    pub(super) fn look_around(&mut self, task: &Task) -> Result<()> {
+    pub(super) fn look_around(&mut self) -> Result<()> {
         let proc = OwnedFd::from(File::open("/proc").context(STEP, "open /proc")?);
         let uid = nix::unistd::getuid().as_raw();
-        let tasks = usage::tasks_of(&proc, uid).context(STEP, "count the user's processes")?;
+        // Of a user that is nobody else's there are only the supervisor and what it has started.
+        let tasks = match self.exclusive_user {
+            true => usage::descendants(&proc, nix::unistd::getppid().as_raw().unsigned_abs())
+                .map(|all| all.iter().fold(0_u64, |sum, process| sum.saturating_add(process.tasks))),
+            false => usage::tasks_of(&proc, uid),
+        };
+        let tasks = tasks.context(STEP, "count the user's processes")?;
         // This process is part of the run; the supervisor is one of the two that the limit allows for.
         self.others = tasks.saturating_sub(1);
         self.limits_bind = if self.first_users { uid != 0 } else { limits::bind_this_user()? };
-        if task.identity.uid != uid && task.identity.gives_up_root() {
-            return Err(failure(FailureKind::Host, STEP, "the launcher is still root"));
-        }
         Ok(())
     }
 

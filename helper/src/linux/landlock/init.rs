@@ -63,7 +63,7 @@ fn run(
         .context(STEP, "prctl PR_SET_CHILD_SUBREAPER")?;
     privileges::forget_launcher()?;
     privileges::be_killed_first()?;
-    confinement.look_around(task)?;
+    confinement.look_around()?;
     privileges::hide_from_equals()?;
     leave_caller(entrance)?;
     let terminal = task.terminal.as_ref().map(pty::Pair::open).transpose()?;
