@@ -11,7 +11,8 @@
 //! Never touched are the standing instructions, the first and the last words of the user, and the last reply with its
 //! results. What a [`Trajectory`](crate::Trajectory) or a transcript holds is complete in any case.
 
-use crate::model::{Message, Reply};
+use crate::ids::Ids;
+use crate::model::{Message, Reply, ToolCall};
 use crate::state::RunState;
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ pub struct Conversation {
     /// Of all messages.
     bytes: usize,
     gaps: Vec<Gap>,
+    /// Of all calls, also of those that were left out: a transcript still has them.
+    ids: Ids,
     /// What tools keep: whoever goes on with a conversation goes on with that too.
     state: RunState,
 }
@@ -71,6 +74,11 @@ impl Conversation {
     /// The messages for a call that may outlive the run.
     pub(crate) fn shared(&self) -> Arc<Vec<Message>> {
         Arc::clone(&self.messages)
+    }
+
+    /// Gives each call of a reply that is yet to be added an id that no other call of the conversation has.
+    pub(crate) fn make_unique(&mut self, calls: &mut [ToolCall]) {
+        self.ids.make_unique(calls);
     }
 
     pub(crate) fn push(&mut self, message: Message) {
@@ -191,7 +199,6 @@ pub(crate) fn reply_size(reply: &Reply) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ToolCall;
     use proptest::prelude::*;
     use std::collections::HashSet;
 

@@ -1,10 +1,10 @@
 //! Makes the ids of calls unique, since models leave them out and use them twice.
 
-use crate::model::{Message, ToolCall};
+use crate::model::ToolCall;
 use std::collections::HashSet;
 
 /// Call ids of a conversation so far.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ids {
     taken: HashSet<String>,
     /// The number of the last one made up. It only grows: to count from one again for each would take n * n steps.
@@ -12,15 +12,6 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    /// The ids of what was said before.
-    pub(crate) fn of(messages: &[Message]) -> Self {
-        let calls = messages.iter().flat_map(|message| match message {
-            Message::Assistant(reply) => reply.calls.as_slice(),
-            _ => &[],
-        });
-        Ids { taken: calls.map(|call| call.id.clone()).collect(), made_up: 0 }
-    }
-
     /// Gives each call an id of its own: the one it has if that is new, otherwise one made up.
     pub(crate) fn make_unique(&mut self, calls: &mut [ToolCall]) {
         for call in calls {

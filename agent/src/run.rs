@@ -6,7 +6,6 @@ use crate::bounds::{Bounds, NotRun};
 use crate::clip::clip;
 use crate::conversation::{Conversation, reply_size};
 use crate::event::AgentEvent;
-use crate::ids::Ids;
 use crate::model::{Finish, Message, ModelError, ModelErrorKind, Reply, ToolCall};
 use crate::queue::{Ahead, CallQueue};
 use crate::repeat::Repeats;
@@ -29,7 +28,6 @@ pub struct Run {
     book: Book,
     /// Calls of the last reply that have no result yet.
     queue: CallQueue,
-    ids: Ids,
     repeats: Repeats,
     window: Window,
     /// Calls that were answered otherwise than as not run.
@@ -67,7 +65,6 @@ impl Run {
             started: now,
             prompt: said.unwrap_or_default(),
             queue: CallQueue::new(&bounds, tools),
-            ids: Ids::of(conversation.messages()),
             repeats: Repeats::new(&bounds),
             window: Window::new(&bounds, tools),
             calls: 0,
@@ -246,7 +243,7 @@ impl Run {
     }
 
     fn take_reply(&mut self, mut reply: Reply, elapsed: Duration, now: Instant) {
-        self.ids.make_unique(&mut reply.calls);
+        self.book.conversation.make_unique(&mut reply.calls);
         self.window.count(&self.book.conversation, &reply);
         self.queue.fill(&reply.calls);
         self.book.reply(reply.clone(), elapsed);

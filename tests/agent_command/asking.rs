@@ -159,6 +159,18 @@ pub(crate) fn code_cannot_write_its_own_transcript() -> Result<(), Stop> {
     symlink(project.path().join("old.jsonl"), elsewhere.path().join("old.jsonl"))?;
     let mut command = run(&server, &["x", "--workdir", workdir, "--resume"]);
     check_code(&command.arg(elsewhere.path().join("old.jsonl")).output()?, 2);
+    // What is elsewhere now, by a name that code could give to something else.
+    fs::write(elsewhere.path().join("kept.jsonl"), "")?;
+    symlink(elsewhere.path(), project.path().join("out"))?;
+    symlink(elsewhere.path().join("kept.jsonl"), project.path().join("kept.jsonl"))?;
+    for place in ["kept.jsonl", "out/kept.jsonl", "../nowhere/../out/kept.jsonl"] {
+        let place = place.replace("../nowhere/..", &project.path().to_string_lossy());
+        let mut command = run(&server, &["x", "--workdir", workdir, "--resume", &place]);
+        check_code(&command.current_dir(&project).output()?, 2);
+    }
     assert!(!server.was_asked());
+    let beside = format!("../{}/kept.jsonl", elsewhere.path().file_name().expect("a name").to_string_lossy());
+    let mut command = run(&server, &["x", "--workdir", workdir, "--resume", &beside]);
+    check_code(&command.current_dir(&project).output()?, 0);
     Ok(())
 }

@@ -56,6 +56,10 @@ fn an_unusable_base_url_or_key_is_refused_without_quoting_it() {
         "http://",
         "http://user:secret@localhost",
         "http://localhost/v1?key=secret",
+        "http://localhost/v1#secret",
+        "http://localhost:99999/v1",
+        "http://[::1]:0",
+        "http://localhost:",
         "not a url secret",
     ] {
         let error = OpenAi::new("m", base, None).expect_err(base).message;
@@ -238,6 +242,25 @@ fn the_key_is_in_no_error_event_or_debug_text() {
     assert!(!asked.events.is_empty() && !format!("{:?}", asked.events).contains(KEY));
     let model = OpenAi::new("m", "http://127.0.0.1:1", Some(KEY)).expect("usable");
     assert!(!format!("{model:?}").contains(KEY));
+}
+
+#[test]
+fn a_key_that_is_only_a_word_changes_nothing_that_a_model_says() {
+    let call = r#"{"id":"1","function":{"name":"python","arguments":"{\"code\":\"print(1)\"}"}}"#;
+    let said =
+        format!(r#"{{"choices":[{{"message":{{"content":"1 EMPTY ollama","tool_calls":[{call}]}}}}]}}"#);
+    for key in ["1", "EMPTY", "ollama"] {
+        let server =
+            Server::start(vec![json_answer("200 OK", &said), answer("404 Not Found", "", "key ollama")]);
+        let model = OpenAi::new("m", &server.url(), Some(key)).expect("usable");
+        let messages = [Message::User("hi".to_owned())];
+        let ask = || model.reply(&Context::detached(), &Request { messages: &messages, tools: &[] });
+        let reply = ask().expect("a reply");
+        assert_eq!((&*reply.text, &*reply.calls[0].arguments), ("1 EMPTY ollama", r#"{"code":"print(1)"}"#));
+        let error = ask().expect_err("an error").message;
+        let wanted = if key == "ollama" { "key [key]" } else { "key ollama" };
+        assert!(error.starts_with(&format!("POST {}", server.url())) && error.ends_with(wanted), "{error}");
+    }
 }
 
 /// Any four characters in a row of the key are too many.

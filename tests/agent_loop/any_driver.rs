@@ -1,7 +1,6 @@
 //! The state machine in the hands of a driver that does anything in any order.
 
 use crate::kit::*;
-use agentkit_agent::model::{Message, Reply};
 use agentkit_agent::{
     AgentEvent, Bounds, Conversation, Decision, ModelError, ModelErrorKind, Next, Run, StopReason, Tool,
     ToolError, ToolOutput,
@@ -106,13 +105,14 @@ proptest! {
             }
             prop_assert!(!over || run.next(now) == Next::Done, "what is over is over");
         }
-        let ids = |message: &Message| match message {
-            Message::Assistant(Reply { calls, .. }) => calls.iter().map(|call| call.id.clone()).collect(),
-            _ => Vec::new(),
-        };
-        let made: Vec<String> = run.conversation().messages().iter().flat_map(ids).collect();
         run.cancel();
         events.extend(run.take_events());
+        // A conversation that no longer fits leaves out the oldest of them.
+        let ids = |event: &AgentEvent| match event {
+            AgentEvent::Replied { reply, .. } => reply.calls.iter().map(|call| call.id.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let made: Vec<String> = events.iter().flat_map(ids).collect();
         let counts = count(&events);
         let trajectory = run.into_trajectory(now);
         prop_assert_eq!(counts.len(), made.len());

@@ -4,8 +4,9 @@ use crate::kit::*;
 use agentkit_agent::model::scripted::{Scripted, Turn};
 use agentkit_agent::model::{Message, Reply, Request};
 use agentkit_agent::tools::{recall, remember};
+use agentkit_agent::transcript::{self, Transcript};
 use agentkit_agent::{
-    Agent, AgentEvent, Bounds, Context, EventSink, Model, ModelError, ModelErrorKind, StopReason,
+    Agent, AgentEvent, Bounds, Context, EventSink, Model, ModelError, ModelErrorKind, StopReason, Trajectory,
 };
 use serde_json::json;
 use std::sync::{Arc, Mutex};
@@ -165,4 +166,25 @@ fn a_window_that_is_too_small_for_anything_ends_the_run() {
     let trajectory = Agent::new(Arc::clone(&model), echo_only()).run("go");
     assert_eq!(trajectory.stop, StopReason::ContextOverflow("too long".to_owned()));
     assert!(model.asked.lock().expect("lock").len() < 10);
+}
+
+#[test]
+fn an_id_of_what_was_left_out_is_not_used_again() {
+    let long = |n: usize| calling([call("", "echo", json!({"text": format!("{n}{}", "x".repeat(1_000))}))]);
+    let said = (0..20).map(long).chain([answering("done"), long(20), answering("done")]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("run.jsonl");
+    let bounds = Bounds { max_steps: 100, context_tokens: 2_000, ..Bounds::default() };
+    let agent = Agent::new(Replies::new(said), echo_only()).bounds(bounds);
+    let agent = agent.transcript(Transcript::create(&path).expect("a new file"));
+    let one = agent.run("go");
+    assert!(one.conversation.messages().len() < 20, "the oldest calls are left out");
+    let two = agent.continue_with(one.conversation.clone(), "go on");
+    let ids =
+        |trajectory: &Trajectory| trajectory.calls().map(|call| call.call.id.clone()).collect::<Vec<_>>();
+    assert!(!ids(&one).contains(&ids(&two)[0]), "{:?}", ids(&two));
+    // The transcript has them all, each with its own result.
+    let recorded = transcript::read(&path).expect("readable").conversation();
+    let results = recorded.messages().iter().filter(|message| matches!(message, Message::Tool { .. }));
+    assert_eq!(results.count(), 21);
 }

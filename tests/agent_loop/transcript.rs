@@ -214,6 +214,40 @@ fn what_somebody_changed_is_refused_and_left_as_it_is() {
     assert_eq!(read(&path).entries.last().map(|entry| &entry.event), Some(&AgentEvent::Unknown));
 }
 
+#[test]
+fn a_call_whose_id_is_there_twice_keeps_its_result() {
+    let (_directory, path) = place();
+    let said = |text: &str| [calling([call("same", "echo", json!({ "text": text }))]), answering("done")];
+    let model = Replies::new([said("one"), said("two")].concat());
+    // Two conversations in one file, of which neither knows the ids of the other.
+    let agent = Agent::new(model, echo_only()).transcript(create(&path));
+    agent.run("first");
+    agent.run("second");
+    let conversation = read(&path).conversation();
+    let results: Vec<(&str, &str)> = conversation
+        .messages()
+        .iter()
+        .filter_map(|message| match message {
+            Message::Tool { call_id, text, .. } => Some((call_id.as_str(), text.as_str())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(results, [("same", "one"), ("call_1", "two")]);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_refused_and_neither_waited_for_nor_read_without_end() {
+    let (_directory, pipe) = place();
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("it is there").success());
+    for path in [&pipe, Path::new("/dev/zero"), Path::new("/dev/null")] {
+        let error = Transcript::reopen(path).expect_err("no file").to_string();
+        assert!(error.ends_with("cannot go on with it: it is no regular file"), "{error}");
+    }
+    let error = transcript::read("/dev/zero").expect_err("no line ends").to_string();
+    assert!(error.contains("line 1 has more than 134217728 bytes, so it is no transcript"), "{error}");
+}
+
 /// Set for the child process of a test: where its transcript is.
 const CHILD: &str = "AGENTKIT_TEST_TRANSCRIPT";
 

@@ -145,6 +145,23 @@ fn reasons_to_finish_are_told_apart() {
         finish(r#"{"content":null}"#, r#""content_filter""#),
         Finish::Cut("content_filter".to_owned())
     );
+    // Under the names that other endpoints have for it, since the calls of such a reply must not be run.
+    let calls = r#"{"content":null,"tool_calls":[{"id":"1","function":{"name":"t","arguments":"{}"}}]}"#;
+    for reason in [
+        "MAX_TOKENS",
+        "model_length",
+        "SAFETY",
+        "content_filter: PROHIBITED_CONTENT",
+        "function_call_filter: MALFORMED_FUNCTION_CALL",
+        "abort",
+        "insufficient_system_resource",
+        "network_error",
+    ] {
+        assert_eq!(finish(calls, &format!("\"{reason}\"")), Finish::Cut(reason.to_owned()));
+    }
+    for reason in ["tool_calls", "function_call", "end_turn", "tool_use", "stop_sequence", "STOP", ""] {
+        assert_eq!(finish(calls, &format!("\"{reason}\"")), Finish::Done, "{reason}");
+    }
     let refused = read(r#"{"content":null,"refusal":"I cannot."}"#, r#""stop""#);
     assert_eq!((refused.finish, refused.text.as_str()), (Finish::Refused, "I cannot."));
     assert_eq!(finish(r#"{"content":"a","refusal":null}"#, r#""stop""#), Finish::Done);

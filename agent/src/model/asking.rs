@@ -27,9 +27,9 @@ impl Model for OpenAi {
 
     fn reply(&self, context: &Context, request: &Request<'_>) -> Result<Reply, ModelError> {
         let body: Arc<str> = wire::request(&self.model, request, &self.dialect).to_string().into();
-        let mut attempt = 1;
+        let (mut attempt, mut last) = (1, Duration::ZERO);
         loop {
-            let mut listener = Listener::new(context, self.key.as_ref().map(|Key(key)| key.as_str()));
+            let mut listener = Listener::new(context, self.key.as_ref().and_then(Key::in_replies));
             let failure = match self.attempt(context, &body, &mut listener) {
                 Ok(response) => {
                     listener.finish();
@@ -37,11 +37,11 @@ impl Model for OpenAi {
                 }
                 Err(failure) => failure,
             };
-            let wait = match self.pause(context, attempt, &failure) {
+            let wait = match self.pause(context, attempt, last, &failure) {
                 Ok(wait) => wait,
                 Err(why) => return self.give_up(context, failure, &why, body.len()),
             };
-            attempt += 1;
+            (attempt, last) = (attempt + 1, wait);
             let why = self.redact(&failure.message);
             context.emit(AgentEvent::Retrying { attempt, wait, why });
             self.waiter.sleep(wait, context.cancel());
@@ -51,14 +51,20 @@ impl Model for OpenAi {
 
 impl OpenAi {
     /// How long to wait before the next attempt, or why there is none.
-    fn pause(&self, context: &Context, attempt: u32, failure: &Failure) -> Result<Duration, String> {
+    fn pause(
+        &self,
+        context: &Context,
+        attempt: u32,
+        last: Duration,
+        failure: &Failure,
+    ) -> Result<Duration, String> {
         if failure.class != Class::Passing {
             return Err(String::new());
         }
         if attempt == MAX_ATTEMPTS {
             return Err(format!(" (gave up after {MAX_ATTEMPTS} attempts)"));
         }
-        let pause = wait(attempt, self.waiter.jitter(), failure.retry_after)
+        let pause = wait(attempt, self.waiter.jitter(), failure.retry_after, last)
             .ok_or_else(|| " (the server asks for a longer wait than 300 s)".to_owned())?;
         match context.remaining() {
             Some(left) if left <= pause => {
@@ -197,6 +203,7 @@ impl OpenAi {
 
     /// A server that sends back what it was sent sends the key.
     fn without_key(&self, mut reply: Reply) -> Reply {
+        let Some(key) = self.key.as_ref().and_then(Key::in_replies) else { return reply };
         let calls =
             reply.calls.iter_mut().flat_map(|call| [&mut call.id, &mut call.name, &mut call.arguments]);
         let cut = match &mut reply.finish {
@@ -204,7 +211,7 @@ impl OpenAi {
             Finish::Done | Finish::Refused => None,
         };
         let texts = [&mut reply.text].into_iter().chain(&mut reply.reasoning).chain(calls).chain(cut);
-        texts.for_each(|text| *text = self.redact(text));
+        texts.for_each(|text| *text = redact(text, key));
         reply
     }
 
@@ -231,7 +238,8 @@ impl OpenAi {
     }
 
     pub(super) fn redact(&self, text: &str) -> String {
-        self.key.as_ref().map_or_else(|| text.to_owned(), |Key(key)| redact(text, key))
+        let key = self.key.as_ref().and_then(Key::in_errors);
+        key.map_or_else(|| text.to_owned(), |key| redact(text, key))
     }
 }
 

@@ -27,6 +27,14 @@ impl Endpoint {
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err(refuse("it holds a user name or password; use OPENAI_API_KEY"));
         }
+        // Without it the key would go to whoever listens on the default port.
+        let port = uri.authority().filter(|authority| authority.as_str() != host);
+        if port.is_some_and(|authority| authority.port_u16().is_none_or(|port| port == 0)) {
+            return Err(refuse("its port has to be a number from 1 to 65535"));
+        }
+        if trimmed.contains('#') {
+            return Err(refuse("it holds a fragment (`#...`), which no server gets to see"));
+        }
         let version = uri.query().map(|query| api_version(query).ok_or(query)).transpose();
         let version = version.map_err(|_| {
             refuse("of queries (`?...`) only Azure's is taken: `?api-version=` and a version, nothing else")

@@ -7,7 +7,8 @@
 //!
 //! A request that fails for a reason that may pass is made again, four times in all, after waits that double from half a
 //! second, or as long as the server asks. Redirects are not followed: they would take the key elsewhere. The key is in
-//! no error, event, reply or debug text, also where the server sends it back.
+//! no error, event, reply or debug text, also where the server sends it back; but a key of less than 12 characters is taken
+//! for a word that a model may say, and one of less than 4 for one that an error may hold.
 
 pub use super::trouble::Timeouts;
 
@@ -35,6 +36,19 @@ pub struct OpenAi {
 
 /// Never shown: there is no `Debug` and no `Display`.
 pub(super) struct Key(pub(super) String);
+
+impl Key {
+    /// The key, if it has to be taken out of what a model says. Local servers take any, so that many a key is a word or
+    /// a digit that the model may have reason to say: `print(1)` must not become `print([key])`.
+    pub(super) fn in_replies(&self) -> Option<&str> {
+        Some(self.0.as_str()).filter(|key| key.len() >= 12)
+    }
+
+    /// The key, if it has to be taken out of errors, where less is lost.
+    pub(super) fn in_errors(&self) -> Option<&str> {
+        Some(self.0.as_str()).filter(|key| key.len() >= 4)
+    }
+}
 
 impl OpenAi {
     /// The model of this name at the endpoint that `OPENAI_BASE_URL` names, with the key of `OPENAI_API_KEY`.

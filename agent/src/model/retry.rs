@@ -117,12 +117,20 @@ fn is_context_overflow(status: u16, body: &str) -> bool {
 
 /// How long to wait before the attempt after `attempt` (from 1): doubling from half a second, and up to a quarter more,
 /// so that each wait is longer than the last and clients that failed together do not come back together; never shorter
-/// than the server asks. `None` if it asks for more than anyone should wait.
-pub(super) fn wait(attempt: u32, jitter: f64, retry_after: Option<Duration>) -> Option<Duration> {
+/// than the server asks, nor than `last`, the wait before, also where the server asks for less now. `None` if it asks for
+/// more than anyone should wait.
+pub(super) fn wait(
+    attempt: u32,
+    jitter: f64,
+    retry_after: Option<Duration>,
+    last: Duration,
+) -> Option<Duration> {
     let doubled = Duration::from_millis(500 << attempt.saturating_sub(1).min(6));
     let own = doubled.mul_f64(1.0 + 0.25 * jitter.clamp(0.0, 1.0));
-    let wait = own.max(retry_after.unwrap_or_default());
-    (wait <= LONGEST_WAIT).then_some(wait)
+    let asked = retry_after.unwrap_or_default();
+    let wait = own.max(asked);
+    let wait = if wait > last { wait } else { (last + own / 4).min(LONGEST_WAIT) };
+    (asked <= LONGEST_WAIT).then_some(wait)
 }
 
 /// How long the server asks to wait: `retry-after-ms`, which some send as well, or `Retry-After` in seconds or as a date
@@ -199,7 +207,9 @@ mod tests {
 
     #[test]
     fn waits_grow_and_honour_the_server() {
-        let millis = |attempt, jitter, asked| wait(attempt, jitter, asked).map(|wait| wait.as_millis());
+        let millis = |attempt, jitter, asked| {
+            wait(attempt, jitter, asked, Duration::ZERO).map(|wait| wait.as_millis())
+        };
         assert_eq!(millis(1, 0.0, None), Some(500));
         assert_eq!(millis(2, 0.0, None), Some(1000));
         assert_eq!(millis(3, 1.0, None), Some(2500));
@@ -208,6 +218,11 @@ mod tests {
         assert!(millis(u32::MAX, 1.0, None).is_some());
         for attempt in 1..MAX_ATTEMPTS {
             assert!(millis(attempt, 1.0, None) < millis(attempt + 1, 0.0, None), "{attempt}");
+        }
+        let seconds = Duration::from_secs;
+        for asked in [None, Some(seconds(3)), Some(seconds(1))] {
+            let next = wait(2, 0.0, asked, seconds(3)).expect("it waits");
+            assert!(next > seconds(3), "after a longer wait that the server asked for: {next:?}");
         }
     }
 

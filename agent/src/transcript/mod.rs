@@ -31,6 +31,7 @@
 mod read;
 mod resume;
 
+use read::read_from;
 pub use read::{Entry, Recorded, read};
 
 use crate::event::AgentEvent;
@@ -125,12 +126,19 @@ impl Transcript {
     /// Reads a file and goes on where it ends. A torn last line is cut off.
     pub fn reopen(path: impl AsRef<Path>) -> Result<(Self, Recorded), TranscriptError> {
         let path = path.as_ref();
-        let file = OpenOptions::new().append(true).open(path);
+        // With both, a named pipe without a writer does not hold the program.
+        let file = OpenOptions::new().read(true).append(true).open(path);
         let transcript =
             Transcript::locked(path, file.map_err(|error| TranscriptError::io(path, "open", error))?)?;
-        let recorded = read(path)?;
         let mut target = transcript.lock();
-        target.len -= recorded.torn as u64;
+        // A device or a pipe cannot be shortened, and may never end.
+        if !target.file.metadata().is_ok_and(|there| there.is_file()) {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+            return Err(TranscriptError::io(path, "go on with", error));
+        }
+        // The file that is locked, whatever its name stands for by now.
+        let recorded = read_from(path, &target.file)?;
+        target.len = target.len.saturating_sub(recorded.torn as u64);
         let shortened = target.file.set_len(target.len);
         drop(target);
         shortened.map_err(|error| TranscriptError::io(path, "shorten", error))?;

@@ -5,9 +5,12 @@ use crate::event::AgentEvent;
 use crate::trajectory::StopReason;
 use serde::Deserialize;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Bytes of a line. A reply has 16 MiB unless bounds say otherwise, and a character takes six bytes at most in JSON.
+const MAX_LINE: u64 = 128 << 20;
 
 /// What a transcript holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,13 +65,23 @@ impl Recorded {
 /// Reads a transcript. One that is being written can be read too, up to its last whole line.
 pub fn read(path: impl AsRef<Path>) -> Result<Recorded, TranscriptError> {
     let path = path.as_ref();
+    let file = File::open(path).map_err(|error| TranscriptError::io(path, "read", error))?;
+    read_from(path, &file)
+}
+
+/// Reads the transcript of this path, which is open.
+pub(super) fn read_from(path: &Path, file: &File) -> Result<Recorded, TranscriptError> {
     let failed = |error| TranscriptError::io(path, "read", error);
-    let mut file = BufReader::new(File::open(path).map_err(failed)?);
+    let mut file = BufReader::new(file);
     let mut recorded = Recorded { entries: Vec::new(), torn: 0 };
     let mut bytes = Vec::new();
     for line in 1.. {
         bytes.clear();
-        file.read_until(b'\n', &mut bytes).map_err(failed)?;
+        let read = file.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut bytes).map_err(failed)?;
+        if read as u64 > MAX_LINE {
+            let why = format!("line {line} has more than {MAX_LINE} bytes, so it is no transcript");
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidData, why)));
+        }
         let Some(whole) = bytes.strip_suffix(b"\n") else { break };
         recorded.entries.push(entry(path, line, whole)?);
     }

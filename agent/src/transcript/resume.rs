@@ -4,7 +4,7 @@ use super::Recorded;
 use crate::conversation::Conversation;
 use crate::event::AgentEvent;
 use crate::model::{Message, Reply};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 impl Recorded {
     /// What was said, with exactly one result for each call. A call that was not finished is never run again: its
@@ -24,11 +24,11 @@ impl Recorded {
 struct Replay {
     conversation: Conversation,
     reply: Reply,
+    /// The ids of these calls in the record, which may have one twice if somebody else wrote it.
+    recorded: Vec<String>,
     /// Calls that were begun, and whether they change something.
     started: HashMap<String, bool>,
     results: HashMap<String, (String, bool)>,
-    /// Ids of earlier replies: nobody but us makes one twice.
-    answered: HashSet<String>,
 }
 
 impl Replay {
@@ -41,7 +41,8 @@ impl Replay {
             AgentEvent::Replied { reply, .. } => {
                 self.answer_calls();
                 self.reply = reply.clone();
-                self.reply.calls.retain(|call| self.answered.insert(call.id.clone()));
+                self.recorded = reply.calls.iter().map(|call| call.id.clone()).collect();
+                self.conversation.make_unique(&mut self.reply.calls);
                 self.conversation.push(Message::Assistant(self.reply.clone()));
             }
             AgentEvent::ToolStarted { call_id, mutates, .. } => {
@@ -56,10 +57,11 @@ impl Replay {
 
     /// Gives each call of the last reply its result, in the order of the calls.
     fn answer_calls(&mut self) {
-        for call in std::mem::take(&mut self.reply.calls) {
-            let (text, is_error) = self.results.remove(&call.id).unwrap_or_else(|| {
+        let calls = std::mem::take(&mut self.reply.calls);
+        for (call, recorded) in calls.into_iter().zip(std::mem::take(&mut self.recorded)) {
+            let (text, is_error) = self.results.remove(&recorded).unwrap_or_else(|| {
                 let name = &call.name;
-                let text = match self.started.get(&call.id) {
+                let text = match self.started.get(&recorded) {
                     Some(true) => format!(
                         "unknown whether it happened: the run was broken off while `{name}` was under way, and it \
                          was not run again; find out before you repeat it"

@@ -61,12 +61,15 @@ fn spell(c: char, out: &mut String) {
     if shows(c) { out.push(c) } else { out.extend(c.escape_default()) }
 }
 
-/// By the tables of the standard library. Behind a letter, so that accents and vowel signs, which need one, count as
-/// shown.
+/// By the tables of the standard library, and those of Unicode's characters without a look of their own
+/// (`Default_Ignorable_Code_Point`, and the empty pattern of Braille) that count as letters or signs there; the selectors
+/// that emoji are written with stay. Behind a letter, so that accents and vowel signs, which need one, count as shown.
 fn shows(c: char) -> bool {
     match c {
         ' '..='~' => true,
         c if c.is_ascii() => false,
+        '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' => false,
+        '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0d}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}' => false,
         c => String::from_iter(['a', c]).escape_debug().count() == 2,
     }
 }
@@ -87,6 +90,9 @@ mod tests {
         let spelt = "a\\u{1b}[2J\\u{9b}1m\\u{202e}b\\u{200b}c\\r\\u{7}\\u{feff}\\u{e0041}\\u{2028}\\u{85}";
         assert_eq!(prose(hostile), spelt);
         assert_eq!(one_line(hostile, 100), spelt);
+        // Letters and signs that nobody sees.
+        let empty = "\u{34f}\u{1160}\u{17b4}\u{180b}\u{2800}\u{3164}\u{fe00}\u{ffa0}\u{e0100}\u{e01ef}";
+        assert!(prose(empty).is_ascii() && json(empty).is_ascii(), "{}", prose(empty));
     }
 
     #[test]

@@ -77,15 +77,20 @@ fn directory(path: &Path) -> Result<PathBuf, Failure> {
 
 /// Code that could write its own transcript would be believed by whoever reads or resumes it.
 fn check_is_out_of_reach(file: &Path, directory: &Path) -> Result<(), Failure> {
-    let beside = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match file.canonicalize().or_else(|_| beside.canonicalize()) {
-        Ok(place) if place.starts_with(directory) => {
-            let message = format!("{} lies in the work dir, where code could change it", file.display());
-            Err(Failure::usage(format!("{message}; keep the transcript elsewhere")))
-        }
-        // Where there is no such directory, there is no transcript to be had either.
-        _ => Ok(()),
+    // Where there is no such directory, there is no transcript to be had either.
+    let is_in_reach = |place: &Path| place.canonicalize().is_ok_and(|place| place.starts_with(directory));
+    // A name in the work dir could be made to lead elsewhere, whatever it leads to now. `..` is no such name.
+    let names = file.ancestors().filter(|name| name.file_name().is_some());
+    let mut holders = names.filter_map(Path::parent).map(or_here);
+    if is_in_reach(file) || holders.any(is_in_reach) {
+        let message = format!("{} lies in the work dir, where code could change it", file.display());
+        return Err(Failure::usage(format!("{message}; keep the transcript elsewhere")));
     }
+    Ok(())
+}
+
+fn or_here(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
 fn prompt(argument: &str) -> Result<String, Failure> {

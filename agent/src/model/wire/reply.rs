@@ -212,12 +212,35 @@ impl Draft {
     }
 }
 
+/// Reasons by which a reply is not whole, as endpoints name them, in lower case and up to a colon: OpenAI's first two,
+/// Anthropic's, Mistral's, DeepSeek's, Zhipu's, Gemini's, and those of vLLM and SGLang.
+const CUTS: [&str; 19] = [
+    "length",
+    "content_filter",
+    "max_tokens",
+    "max_output_tokens",
+    "model_context_window_exceeded",
+    "model_length",
+    "error",
+    "insufficient_system_resource",
+    "sensitive",
+    "network_error",
+    "safety",
+    "recitation",
+    "blocklist",
+    "prohibited_content",
+    "function_call_filter",
+    "abort",
+    "aborted",
+    "cancelled",
+    "timeout",
+];
+
 /// Whether there are calls is told by the calls, so `stop` and `tool_calls` mean the same.
 fn finish(reason: Option<String>) -> Finish {
-    match reason {
-        Some(reason) if ["length", "max_tokens", "content_filter", "error"].contains(&reason.as_str()) => {
-            Finish::Cut(reason)
-        }
-        _ => Finish::Done,
-    }
+    let is_cut = |reason: &String| {
+        let name = reason.split(':').next().unwrap_or_default();
+        CUTS.contains(&name.trim().to_ascii_lowercase().as_str())
+    };
+    reason.filter(is_cut).map_or(Finish::Done, Finish::Cut)
 }
