@@ -93,7 +93,8 @@ impl Policy {
 pub enum Choice {
     /// The first that this host can give, best first: the launch itself is the trial, and a failure at any step before the
     /// command is executed leads to the next one. One that lacks what `require` names, or cannot do what the policy asks
-    /// for, is passed over. The report says which were, and why.
+    /// for, is passed over. The report says which were, and why. What is only used up (descriptors, memory, room on a disk)
+    /// leads to no other, or whoever uses it up could bring about a lesser jail.
     #[default]
     Auto,
     /// [`Mechanism::Namespaces`] or none.

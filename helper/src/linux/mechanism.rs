@@ -13,6 +13,7 @@ use super::workdir::WorkPath;
 use crate::error::{Result, failure};
 use crate::validate::Plan;
 use agentkit_protocol::{Choice, Ended, Failure, FailureKind, Mechanism, PassedOver, Started};
+use nix::libc;
 use std::os::fd::OwnedFd;
 
 const STEP: &str = "mechanism";
@@ -100,10 +101,10 @@ impl Candidates {
     /// Goes on to the next one, if it was this host that failed and there is one. Otherwise that is the failure of all.
     fn pass_over(&mut self, failure: Failure) -> Result<()> {
         let passed_over = &mut self.passed_over;
-        if passed_over.is_empty() && failure.kind != FailureKind::Host {
+        let is_hosts = failure.kind == FailureKind::Host && !is_shortage(&failure);
+        if passed_over.is_empty() && !is_hosts {
             return Err(failure);
         }
-        let is_hosts = failure.kind == FailureKind::Host;
         passed_over.push(PassedOver { mechanism: self.first, failure });
         if let Some(next) = self.others.next().filter(|_| is_hosts) {
             self.first = next;
@@ -111,6 +112,28 @@ impl Candidates {
         }
         let all = std::mem::take(passed_over);
         Err(of_all(all.into_iter().map(|it| (it.mechanism, it.failure)).collect()))
+    }
+}
+
+/// Whether something was used up that is there at other times: by the launcher's own limits, or by others, who must not be
+/// able to bring about a lesser jail. (A user has no namespaces left mostly because there are none to have.)
+fn is_shortage(failure: &Failure) -> bool {
+    match failure.errno {
+        Some(libc::ENOSPC) => failure.step != "namespaces",
+        Some(
+            libc::EAGAIN
+            | libc::EBUSY
+            | libc::EDQUOT
+            | libc::EFBIG
+            | libc::EINTR
+            | libc::EIO
+            | libc::EMFILE
+            | libc::ENFILE
+            | libc::ENOBUFS
+            | libc::ENOMEM
+            | libc::ETOOMANYREFS,
+        ) => true,
+        _ => false,
     }
 }
 
@@ -147,6 +170,20 @@ mod tests {
         let best = choice.first;
         choice.pass_over(of(FailureKind::Host, "refused")).unwrap();
         assert!(choice.first != best && choice.passed_over[0].mechanism == best);
+    }
+
+    #[test]
+    fn nobody_gets_a_lesser_jail_by_using_something_up() {
+        let falls = |errno, step: &str| {
+            let failure = Failure { errno: Some(errno), ..failure(FailureKind::Host, step, "no") };
+            Candidates::of(Choice::Auto).unwrap().pass_over(failure).is_ok()
+        };
+        for errno in [libc::EMFILE, libc::ENOMEM, libc::EAGAIN, libc::EFBIG, libc::ENOSPC] {
+            assert!(!falls(errno, "mounts"), "{errno}");
+        }
+        assert!(
+            falls(libc::ENOSPC, "namespaces") && falls(libc::EPERM, "mounts") && falls(libc::ENOSYS, "x")
+        );
     }
 
     #[test]
