@@ -62,9 +62,10 @@ pub(crate) fn parse(text: &str) -> Result<Json<'_>, JsonError> {
     }
 }
 
-/// A spelling that is equal for equal values: keys sorted, no white space, whole numbers without fraction or
-/// exponent. Text that is not JSON is its own canonical form.
+/// A spelling that is equal for equal values: keys sorted, no white space, numbers as digits and exponent. No text is
+/// `{}`, as it is for arguments; other text that is not JSON is its own canonical form.
 pub(crate) fn canonical(text: &str) -> String {
+    let text = if text.trim().is_empty() { "{}" } else { text };
     let mut canonical = String::new();
     match parse(text) {
         Ok(value) => write_canonical(&value, &mut canonical),
@@ -77,9 +78,9 @@ fn write_canonical(value: &Json<'_>, out: &mut String) {
     match value {
         Json::Null => out.push_str("null"),
         Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        Json::Number(text) => match whole(text) {
-            Whole::Exact(n) => out.push_str(&n.to_string()),
-            Whole::TooLarge | Whole::Fraction => out.push_str(text),
+        Json::Number(text) => match decimal(text) {
+            Decimal { digits, .. } if digits.is_empty() => out.push('0'),
+            Decimal { sign, digits, exponent } => out.push_str(&format!("{sign}{digits}e{exponent}")),
         },
         Json::Text(text) => write_text(text, out),
         Json::Array(items) => {
@@ -123,37 +124,42 @@ pub(crate) enum Whole {
 
 /// Reads a JSON number exactly: `3`, `3.0` and `30e-1` are the same whole number, `7.5` is none.
 pub(crate) fn whole(number: &str) -> Whole {
-    let (negative, unsigned) = match number.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, number),
-    };
-    let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
-    let (integer, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = format!("{integer}{fraction}");
-    let digits = digits.trim_start_matches('0');
+    let Decimal { sign, digits, exponent } = decimal(number);
     if digits.is_empty() {
         return Whole::Exact(0);
     }
-    // An exponent that does not fit `i64` moves the point past anything a text can hold.
-    let huge = if exponent.starts_with('-') { i64::MIN / 2 } else { i64::MAX / 2 };
-    let exponent: i64 = exponent.parse().unwrap_or(huge).clamp(i64::MIN / 2, i64::MAX / 2);
-    shift(negative, digits, exponent - fraction.len() as i64)
-}
-
-/// `digits`, which do not start with a zero, times ten to the power of `shift`.
-fn shift(negative: bool, digits: &str, shift: i64) -> Whole {
-    let significant = digits.trim_end_matches('0');
-    let shift = shift.saturating_add((digits.len() - significant.len()) as i64);
-    if shift < 0 {
+    if exponent < 0 {
         return Whole::Fraction;
     }
     // i128 has 39 digits.
-    if shift.saturating_add(significant.len() as i64) > 39 {
+    if exponent.saturating_add(digits.len() as i64) > 39 {
         return Whole::TooLarge;
     }
-    let zeros = "0".repeat(usize::try_from(shift).unwrap_or_default());
-    let sign = if negative { "-" } else { "" };
-    format!("{sign}{significant}{zeros}").parse().map_or(Whole::TooLarge, Whole::Exact)
+    let zeros = "0".repeat(usize::try_from(exponent).unwrap_or_default());
+    format!("{sign}{digits}{zeros}").parse().map_or(Whole::TooLarge, Whole::Exact)
+}
+
+/// `digits`, which neither start nor end with a zero, times ten to the power of `exponent`. Zero has no digits.
+struct Decimal {
+    sign: &'static str,
+    digits: String,
+    exponent: i64,
+}
+
+fn decimal(number: &str) -> Decimal {
+    let (sign, unsigned) = match number.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", number),
+    };
+    let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
+    let (integer, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = format!("{integer}{fraction}");
+    let digits = all.trim_end_matches('0');
+    // An exponent that does not fit `i64` moves the point past anything a text can hold.
+    let huge = if exponent.starts_with('-') { i64::MIN / 2 } else { i64::MAX / 2 };
+    let exponent: i64 = exponent.parse().unwrap_or(huge).clamp(i64::MIN / 2, i64::MAX / 2);
+    let exponent = exponent - fraction.len() as i64 + (all.len() - digits.len()) as i64;
+    Decimal { sign, digits: digits.trim_start_matches('0').to_owned(), exponent }
 }
 
 struct Reader<'a> {
@@ -445,6 +451,15 @@ mod tests {
         assert_ne!(canonical(r#"{"a":1}"#), canonical(r#"{"a":"1"}"#));
         assert_ne!(canonical(r#"["a","b"]"#), canonical(r#"["a\",\"b"]"#));
         assert_eq!(canonical("  not json "), "not json");
+        assert_eq!(canonical(" "), canonical("{}"));
+        for same in
+            [["0.5", "5e-1"], ["0.50", "0.5"], ["-1.25e2", "-125.0"], ["1e400", "10e399"], ["-0.0", "0"]]
+        {
+            assert_eq!(canonical(same[0]), canonical(same[1]), "{same:?}");
+        }
+        for [one, other] in [["0.5", "0.05"], ["5", "-5"], ["5", "50"], ["1e400", "1e401"]] {
+            assert_ne!(canonical(one), canonical(other));
+        }
     }
 
     proptest! {

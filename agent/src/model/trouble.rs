@@ -87,7 +87,7 @@ impl fmt::Display for Trouble {
             Trouble::Late(Limit::Total, limit) => {
                 write!(f, "timeout: total: the answer was not complete after {limit:?}")
             }
-            Trouble::Over => f.write_str("the run is out of time or cancelled"),
+            Trouble::Over => f.write_str("out of time or cancelled"),
             Trouble::Transport(error) => error.fmt(f),
             Trouble::NoThread(error) => write!(f, "there is no thread for the request: {error}"),
         }
