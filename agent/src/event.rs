@@ -126,7 +126,8 @@ pub enum AgentEvent {
         /// The answer.
         decision: Decision,
     },
-    /// A call is about to be run.
+    /// A call is about to be run, unless it turns out that there is no such tool, that its arguments are wrong or that a
+    /// dry run refuses it.
     ToolStarted {
         /// The id of the call.
         #[serde(rename = "gen_ai.tool.call.id")]
@@ -140,7 +141,8 @@ pub enum AgentEvent {
         /// Whether it changes something: if it has no result, nobody knows whether it did.
         mutates: bool,
     },
-    /// A call has its result. Also of a call that was not run, and then without a `ToolStarted`.
+    /// A call has its result. Also of a call that was not run, and then without a `ToolStarted` if a bound, an answer of
+    /// the approver or the end of the run kept it from that.
     ToolFinished {
         /// The id of the call.
         #[serde(rename = "gen_ai.tool.call.id")]

@@ -169,3 +169,8 @@ pub use transcript::Transcript;
 
 // For the code that `#[tool]` writes, and so that a user's argument types derive from the same versions.
 pub use {schemars, serde, serde_json};
+
+/// The examples of the README compile.
+#[cfg(all(doctest, feature = "openai"))]
+#[doc = include_str!("../../README.md")]
+struct Readme;

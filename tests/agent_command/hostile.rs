@@ -40,6 +40,7 @@ pub(crate) fn no_escape_sequence_comes_through() -> Result<(), Stop> {
     let server = Server::start(vec![status("400 Bad Request", "text/plain", NASTY)])?;
     let output = run(&server, &["x"]).output()?;
     check_code(&output, 30);
+    assert!(stderr(&output).contains("| agentkit doctor --endpoint "), "{}", stderr(&output));
     assert!(!acts(&stderr(&output)) && stderr(&output).contains("evil"), "{}", stderr(&output));
 
     let output = agentkit(["run", "x", "--model", NASTY, "--base-url", NASTY]).output()?;

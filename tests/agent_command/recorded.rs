@@ -23,6 +23,7 @@ pub(crate) fn what_cannot_be_recorded_is_not_begun() -> Result<(), Stop> {
         check_code(&output, 1);
         let message = stderr(&output);
         assert!(message.starts_with("agentkit: transcript ") && message.lines().count() == 1, "{message}");
+        assert_eq!(message.contains("by --resume"), path.exists(), "{message}");
     }
     let output = record(&server, &["x", "--resume"], Path::new("/nonexistent/run.jsonl"))?;
     check_code(&output, 1);

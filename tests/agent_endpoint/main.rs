@@ -166,8 +166,9 @@ fn an_overflow_of_the_context_is_a_kind_of_its_own() {
 #[test]
 fn a_page_instead_of_json_is_shown_in_part() {
     let page = format!("<html>{}", "x".repeat(1_000));
-    for status in ["200 OK", "404 Not Found"] {
-        let asked = ask(vec![answer(status, "content-type: text/html\r\n", &page)]);
+    for status in ["200 OK", "404 Not Found", "502 Bad Gateway"] {
+        // The last is asked again.
+        let asked = ask((0..4).map(|_| answer(status, "content-type: text/html\r\n", &page)).collect());
         let message = asked.message();
         assert!(message.contains(&format!("status {status} (text/html): <html>xxx")), "{message}");
         assert!(message.len() < 400, "{message}");

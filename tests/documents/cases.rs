@@ -7,7 +7,7 @@ use std::path::Path;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Where tests are.
-const PLACES: [&str; 4] = ["tests", "client", "helper/src", "helper/protocol"];
+const PLACES: [&str; 5] = ["tests", "agent/src", "client", "helper/src", "helper/protocol"];
 /// How the last cell begins where no test can show it.
 const NOT_HERE: &str = "does not apply";
 

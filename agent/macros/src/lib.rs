@@ -19,8 +19,9 @@ use proc_macro::TokenStream;
 /// * `#[arg(...)]` on a parameter: `default = value` makes it optional, and `min`, `max` (of a number), `min_length`,
 ///   `max_length` (of a text, in characters), `min_items`, `max_items` (of a list) and `pattern` (a regular expression
 ///   that a text has to match somewhere) limit it, as in `#[arg(default = 10, min = 1, max = 100)]`. All of it stands in
-///   the schema and is enforced; adding the tool fails where a limit does not fit the type or the default. A field of a
-///   struct takes serde's `default` and schemars' `extend`, `range`, `length` and `regex` instead; beware that schemars
+///   the schema and is enforced; adding the tool fails where a limit does not fit the type or the default. The default
+///   of a type that is not `serde::Serialize` is taken all the same, but the model is not told of it. A field of a struct
+///   takes serde's `default` and schemars' `extend`, `range`, `length` and `regex` instead; beware that schemars
 ///   drops the last three where they do not fit the type.
 /// * A parameter that is a reference is not an argument: `&Context` is the context of the call, another reference is
 ///   the tool's state, which `tool(state)` takes by value. Each may appear once, before the arguments.

@@ -16,6 +16,8 @@ pub(crate) struct Jail {
     pub(crate) directory: Option<PathBuf>,
     /// The user is asked before each call in it.
     pub(crate) asks: bool,
+    /// No code is run.
+    dry_run: bool,
 }
 
 impl Jail {
@@ -28,12 +30,13 @@ impl Jail {
             })?),
             (found, _) => found.map_err(|why| why.to_string()),
         };
-        Ok(Jail { sandbox, directory, asks: !args.yes })
+        Ok(Jail { sandbox, directory, asks: !args.yes, dry_run: args.dry_run })
     }
 
     /// Tells the user what is ahead.
     pub(crate) fn introduce(&self, live: &Live) {
         let (tone, text) = match (&self.sandbox, &self.directory) {
+            (Ok(_), _) if self.dry_run => (Tone::Good, "ready; in a dry run no code is run in it".to_owned()),
             (Ok(_), None) => {
                 (Tone::Good, "ready; each call has an empty directory, which is gone after it".to_owned())
             }

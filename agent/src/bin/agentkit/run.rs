@@ -14,7 +14,9 @@ use agentkit_agent::model::Message;
 use agentkit_agent::model::text_tools::TextTools;
 use agentkit_agent::model::wire::Streaming;
 use agentkit_agent::transcript::{Recorded, TranscriptError};
-use agentkit_agent::{Agent, AgentEvent, Bounds, Cancel, Conversation, EventSink, Model, Transcript};
+use agentkit_agent::{
+    Agent, AgentEvent, Bounds, Cancel, Conversation, EventSink, Model, StopReason, Transcript,
+};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,6 +61,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, Failure> {
         Some(prompt) => agent.continue_with(earlier, &prompt),
         None => agent.resume(earlier),
     };
+    if let StopReason::ModelFailed(_) = trajectory.stop {
+        live.say(
+            "",
+            Tone::Faint,
+            "agentkit doctor --endpoint asks only which models there are, and says what to check",
+        );
+    }
     live.finish(trajectory.answer.as_deref())?;
     Ok(exit_code::of(&trajectory.stop, interrupt.signal()))
 }
@@ -174,5 +183,11 @@ fn bounds(args: &RunArgs) -> Bounds {
 }
 
 fn unusable(why: TranscriptError) -> Failure {
-    Failure::failed(why.to_string())
+    let hint = match &why {
+        TranscriptError::Io { error, .. } if error.kind() == io::ErrorKind::AlreadyExists => {
+            "; name a new file, or go on with the run in it by --resume"
+        }
+        _ => "",
+    };
+    Failure::failed(format!("{why}{hint}"))
 }
