@@ -97,7 +97,8 @@ fn started(jail: &Jail, found: Found, capabilities: Capabilities) -> Started {
         rlimits: found.rlimits,
         ..ReadBack::default()
     };
-    Started { version: VERSION, mechanism: Mechanism::Seatbelt, helper, capabilities, read_back }
+    let (mechanism, passed_over) = (Mechanism::Seatbelt, Vec::new());
+    Started { version: VERSION, mechanism, passed_over, helper, capabilities, read_back }
 }
 
 /// A command that runs.
