@@ -132,10 +132,10 @@ pub(crate) fn a_work_dir_that_cannot_be_had_is_an_error() -> Result<(), Stop> {
 }
 
 pub(crate) fn code_cannot_write_its_own_transcript() -> Result<(), Stop> {
-    let project = project()?;
+    // Beside one another, wherever the temporary directory is.
+    let (project, elsewhere) = (project()?, project()?);
     let workdir = project.path().to_str().expect("UTF-8");
     fs::create_dir(project.path().join("logs"))?;
-    let elsewhere = temp_dir()?;
     let link = elsewhere.path().join("link");
     symlink(project.path(), &link)?;
     let server = Server::start(vec![says("never asked")])?;
