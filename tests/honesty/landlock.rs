@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[Named] = &[
     ("files_of_the_policy_are_found", files_of_the_policy_are_found),
     ("attributes_change_only_where_files_may_be_written", attributes_change_only_where_files_may_be_written),
     ("what_is_left_is_ended", what_is_left_is_ended),
+    ("who_is_gone_before_it_is_seen_is_ended", who_is_gone_before_it_is_seen_is_ended),
     ("whoever_of_the_jail_is_killed", whoever_of_the_jail_is_killed),
     ("a_jail_within_a_jail_has_no_network", a_jail_within_a_jail_has_no_network),
 ];
@@ -236,6 +237,56 @@ fn what_is_left_is_ended() -> Result<(), Stop> {
     assert_eq!((run.status.code(), &run.stdout[..]), (Some(0), &b"ready\n"[..]), "{run:?}");
     assert_eq!(processes::with_marker(&marker), [0; 0]);
     Ok(())
+}
+
+/// A program that does nothing but fork, and whose parent ends at once. Its processes have a new number before anybody who
+/// looked for the old one can send a signal.
+#[cfg(target_arch = "x86_64")]
+fn successor() -> Vec<u8> {
+    const CODE: &[u8] = &[
+        0xb8, 57, 0, 0, 0, 0x0f, 0x05, // fork
+        0x85, 0xc0, 0x7e, 0xf5, // as the child, or after a failure: once more
+        0xb8, 231, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05, // exit_group(0)
+    ];
+    const PLACE: u64 = 0x40_0000;
+    const HEADERS: u64 = 64 + 56;
+    let size = HEADERS + CODE.len() as u64;
+    // The two headers of elf(5), in words.
+    let words =
+        [0x0001_0102_464c_457f, 0, 0x0000_0001_003e_0002, PLACE + HEADERS, 64, 0, 0x0038_0040_0000_0000, 1];
+    let segment = [0x0000_0005_0000_0001, 0, PLACE, PLACE, size, size, 0x1000];
+    words.into_iter().chain(segment).flat_map(u64::to_le_bytes).chain(CODE.iter().copied()).collect()
+}
+
+#[cfg(target_arch = "x86_64")]
+fn who_is_gone_before_it_is_seen_is_ended() -> Result<(), Stop> {
+    let desk = desk()?;
+    let version =
+        |run: &crate::jail::run::Run| Ok::<_, Stop>(run.started()?.read_back.domain.map(|it| it.version));
+    if version(&desk.launch(&policy("true"))?)?.is_none_or(|version| version < 6) {
+        return Err(Stop::Skip("Landlock knows signals since Linux 6.12".into()));
+    }
+    let marker = unique("landlock-successors");
+    let script = "cp \"$TMPDIR/successor\" . && chmod +x successor; i=0
+        while [ $i -lt 40 ]; do ./successor & i=$((i+1)); done; ./successor";
+    let files = [("successor".to_owned(), Bytes::from(successor()))].into();
+    let mut asked = Policy { files, ..policy(script) };
+    asked.env.insert("MARKER".into(), Bytes::from(marker.as_str()));
+    asked.limits.processes = 1000;
+    asked.limits.wall_ms = 1000;
+    let begin = std::time::Instant::now();
+    let run = desk.launch(&asked)?;
+    run.started()?;
+    assert!(run.failure().is_err(), "{run:?}");
+    // Hunted one by one they last for longer, and more of them for as long as they like.
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    assert_eq!(processes::with_marker(&marker), [0; 0]);
+    Ok(())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn who_is_gone_before_it_is_seen_is_ended() -> Result<(), Stop> {
+    Err(Stop::Skip("the program is one for x86-64".into()))
 }
 
 /// A jail under way, found by a marker in the environment of its processes; its launcher has none.

@@ -129,11 +129,15 @@ pub(crate) fn parents(processes: &[Process]) -> HashMap<u32, u32> {
     processes.iter().map(|process| (process.pid, process.parent)).collect()
 }
 
+/// A process, its parent, and so on.
+pub(crate) fn way_up(pid: u32, parents: &HashMap<u32, u32>) -> impl Iterator<Item = u32> {
+    // What was read at different moments could go in a circle.
+    std::iter::successors(Some(pid), |pid| parents.get(pid).copied()).take(parents.len().saturating_add(1))
+}
+
 /// Whether a process is `top` or descends from it.
 pub(crate) fn is_below(pid: u32, top: u32, parents: &HashMap<u32, u32>) -> bool {
-    // What was read at different moments could go in a circle.
-    let way = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
-    way.take(parents.len().saturating_add(1)).any(|pid| pid == top)
+    way_up(pid, parents).any(|pid| pid == top)
 }
 
 /// A process is described by its first thread. If that has ended and others go on, it shows no memory: theirs does.

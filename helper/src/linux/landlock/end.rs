@@ -1,19 +1,23 @@
-//! Ends every process of a jail one by one: none can leave the tree, since whoever loses its parent becomes a child of the
-//! nearest process above that takes such children (`PR_SET_CHILD_SUBREAPER`), and that is the jail's init, or the
-//! supervisor if that is dead.
+//! Ends every process of a jail. None can leave the tree, since whoever loses its parent becomes a child of the nearest
+//! process above that takes such children (`PR_SET_CHILD_SUBREAPER`), and that is the jail's init, or the supervisor if that
+//! is dead. But one by one they are not to be caught: each can have left a child and be gone before it is looked at.
+//! So supervisor and init each keep their signals to what they start, and signal all at once.
 
 use super::STEP;
+use super::grants::{KNOWS_SIGNALS, SIGNALS};
 use crate::error::{Context, Result, failure};
 use crate::linux::deadline;
-use crate::linux::sys;
+use crate::linux::sys::{self, Handled};
 use crate::linux::usage::{self, Process};
 use agentkit_protocol::FailureKind;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use std::collections::HashMap;
+use nix::unistd::Pid;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -22,17 +26,41 @@ const LONGEST: Duration = Duration::from_secs(15);
 /// How long to wait for news between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// What this process starts from here on, and nobody else any more, hears its signals. Landlock knows that since Linux
+/// 6.12; before, nothing changes.
+pub(super) fn keep_signals_inside(version: u32) -> Result<()> {
+    if version < KNOWS_SIGNALS {
+        return Ok(());
+    }
+    let only_signals = Handled { scopes: SIGNALS, ..Handled::default() };
+    let rules = sys::create_ruleset(&only_signals).context(STEP, "landlock_create_ruleset for signals")?;
+    nix::sys::prctl::set_no_new_privs()
+        .map_err(io::Error::from)
+        .context(STEP, "prctl PR_SET_NO_NEW_PRIVS")?;
+    sys::restrict_self(rules.as_fd()).context(STEP, "landlock_restrict_self for signals")
+}
+
+/// Kills all who hear this process, if those are its own: the kernel lets nobody fork meanwhile.
+fn kill_at_once(version: u32) {
+    if version >= KNOWS_SIGNALS {
+        // That there is nobody is no failure, and the looks find out whether it was enough.
+        let _ = nix::sys::signal::kill(Pid::from_raw(-1), Signal::SIGKILL);
+    }
+}
+
 /// Ends all that descends from this process, which has no other children.
-pub(super) fn everything() -> Result<()> {
+pub(super) fn everything(version: u32) -> Result<()> {
     if has_no_child() {
         // As after most commands, and much faster than to look through /proc.
         return Ok(());
     }
+    kill_at_once(version);
     until(|_| true, has_no_child)
 }
 
 /// Ends the children of this process that `is_ours` names, with all below them.
-pub(super) fn strays(is_ours: impl Fn(&Process) -> bool) -> Result<()> {
+pub(super) fn strays(version: u32, is_ours: impl Fn(&Process) -> bool) -> Result<()> {
+    kill_at_once(version);
     until(is_ours, || true)
 }
 
@@ -68,16 +96,17 @@ fn until(is_ours: impl Fn(&Process) -> bool, is_done: impl Fn() -> bool) -> Resu
 }
 
 /// What one look finds. Whoever forks and ends meanwhile hides others from it, but then has new children of ours to show.
-fn look(proc: &OwnedFd, is_ours: &impl Fn(&Process) -> bool) -> std::io::Result<Vec<Process>> {
+fn look(proc: &OwnedFd, is_ours: &impl Fn(&Process) -> bool) -> io::Result<Vec<Process>> {
     let this = std::process::id();
     let mut all = usage::processes(proc)?;
     // Those that a host shows to nobody (hidepid=2) it still counts among the children.
-    let hidden = usage::children(proc, this);
-    let hidden: Vec<_> = hidden.into_iter().filter(|pid| !all.iter().any(|it| it.pid == *pid)).collect();
-    all.extend(hidden.into_iter().map(|pid| Process { pid, parent: this, ..Process::default() }));
+    let known: HashSet<u32> = all.iter().map(|it| it.pid).collect();
+    let hidden = usage::children(proc, this).into_iter().filter(|pid| !known.contains(pid));
+    all.extend(hidden.map(|pid| Process { pid, parent: this, ..Process::default() }));
     let parents: HashMap<u32, u32> = usage::parents(&all);
-    let ours: Vec<u32> = all.iter().filter(|it| it.parent == this && is_ours(it)).map(|it| it.pid).collect();
-    all.retain(|process| ours.iter().any(|child| usage::is_below(process.pid, *child, &parents)));
+    let ours = all.iter().filter(|it| it.parent == this && is_ours(it));
+    let ours: HashSet<u32> = ours.map(|it| it.pid).collect();
+    all.retain(|process| usage::way_up(process.pid, &parents).any(|pid| ours.contains(&pid)));
     Ok(all)
 }
 

@@ -29,7 +29,9 @@ const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | CONTROL_DEVI
 const TCP: u64 = 3;
 /// `LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET` and `LANDLOCK_SCOPE_SIGNAL`.
 const ABSTRACT_SOCKETS: u64 = 1;
-const SIGNALS: u64 = 2;
+pub(super) const SIGNALS: u64 = 2;
+/// The first version that knows both of these scopes.
+pub(super) const KNOWS_SIGNALS: u32 = 6;
 
 /// Harmless to everybody who may open them.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
@@ -68,7 +70,7 @@ fn handled(version: u32, net: Net) -> Handled {
     Handled {
         files: of_files(version),
         ports: if network && version >= 4 { TCP } else { 0 },
-        scopes: match (version >= 6, network) {
+        scopes: match (version >= KNOWS_SIGNALS, network) {
             (false, _) => 0,
             (true, false) => SIGNALS,
             (true, true) => SIGNALS | ABSTRACT_SOCKETS,

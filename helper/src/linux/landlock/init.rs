@@ -1,12 +1,12 @@
 //! The jail's init: confines and starts the command, reaps, and in the end takes down all that is left and removes what was
-//! private. It stays out of the domain, whose processes can therefore neither signal nor trace it.
+//! private. It stays out of the command's domain, whose processes can therefore neither signal nor trace it.
 
 use super::confine::Confinement;
 use super::private::Private;
 use super::{STEP, end, grants};
 use crate::error::{Context, Result};
 use crate::linux::message::{self, Message, Order};
-use crate::linux::reap::bury_the_dead;
+use crate::linux::reap::{Dead, bury_the_dead};
 use crate::linux::signals::{self, SOON};
 use crate::linux::task::{Entrance, Task};
 use crate::linux::{deadline, privileges, pty, sys};
@@ -35,17 +35,20 @@ pub(super) fn main(
     channel: &OwnedFd,
 ) -> ! {
     // If the supervisor is gone, nobody is left to tell.
+    let version = confinement.version;
     let say = |message: Message| drop(message::send(channel.as_fd(), &message, &[]));
     if let Some(ended) = run(task, entrance, private, confinement, channel)
         .unwrap_or_else(|failure| Some(Message::NotStarted(failure)))
     {
         say(ended);
     }
-    say(end::everything().map_or_else(Message::Broke, |()| Message::Gone));
+    let ended = end::everything(version);
+    let status = i32::from(ended.is_err());
+    say(ended.map_or_else(Message::Broke, |()| Message::Gone));
     // It has a last look at what is private before that is removed.
     while let Ok(Some(_)) = message::receive::<Order>(channel.as_fd()) {}
     drop(private.remove());
-    std::process::exit(0)
+    std::process::exit(status)
 }
 
 /// The set-up as a list of steps. An error is one before the command was started; nothing is said of an end that the
@@ -65,6 +68,7 @@ fn run(
     privileges::be_killed_first()?;
     confinement.look_around()?;
     privileges::hide_from_equals()?;
+    end::keep_signals_inside(confinement.version)?;
     leave_caller(entrance)?;
     let terminal = task.terminal.as_ref().map(pty::Pair::open).transpose()?;
     let slave = terminal.as_ref().map(|terminal| terminal.slave.as_fd());
@@ -120,18 +124,24 @@ fn follow(
     let signals = signals::open_as_init()?;
     let mut is_small = false;
     loop {
-        if let Some(end) = bury_the_dead(command)? {
+        let dead = bury_the_dead(command)?;
+        if let Dead::Command(end) = dead {
             return Ok(Some(end));
         }
+        let is_busy = matches!(dead, Dead::Many);
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(Some(EndedBy::WallClock));
         }
         let time = if is_small { left } else { left.min(SOON) };
-        let timeout = PollTimeout::try_from(time.saturating_add(Duration::from_micros(999)));
+        let timeout = match is_busy {
+            true => PollTimeout::ZERO,
+            false => PollTimeout::try_from(time.saturating_add(Duration::from_micros(999)))
+                .unwrap_or(PollTimeout::MAX),
+        };
         let mut sources = [&signals.as_fd(), &channel.as_fd()].map(|it| PollFd::new(*it, PollFlags::POLLIN));
-        match poll(&mut sources, timeout.unwrap_or(PollTimeout::MAX)) {
-            Ok(0) if !is_small => {
+        match poll(&mut sources, timeout) {
+            Ok(0) if !is_small && !is_busy => {
                 is_small = true;
                 sys::give_memory_back();
             }

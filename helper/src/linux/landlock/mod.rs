@@ -2,7 +2,7 @@
 //! and for a root launcher an unused uid.
 //!
 //! ```text
-//! supervisor ──> init (outside of the domain: reaps, and ends whatever is left)
+//! supervisor ──> init (outside of the command's domain: reaps, and ends whatever is left)
 //!                  └─> the command (limits, domain, filter)
 //! ```
 //!
@@ -80,6 +80,7 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance) -> Result<Jail> {
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(io::Error::from)
         .context(STEP, "prctl PR_SET_CHILD_SUBREAPER")?;
+    end::keep_signals_inside(version)?;
     let (ours, theirs) = message::channel()?;
     match sys::clone_process(0).or_else(|_| sys::fork()).context(STEP, "fork")? {
         Forked::Child => {
@@ -94,7 +95,7 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance) -> Result<Jail> {
             };
             let directory = private.directory_of(task).to_path_buf();
             let roots = if has_own_files(task) { Some(roots(&entrance.view, &private)?) } else { None };
-            let held_by = HeldBy::Init(Tree::new(private, roots));
+            let held_by = HeldBy::Init(Tree::new(private, roots, version));
             Ok(Jail { pid, pidfd, messages: ours, directory, held_by })
         }
     }

@@ -26,11 +26,13 @@ pub(crate) struct Tree {
     private: Private,
     /// Where the command may change attributes of files, if the supervisor is asked about that.
     roots: Option<Vec<Root>>,
+    /// Of Landlock.
+    version: u32,
 }
 
 impl Tree {
-    pub(super) fn new(private: Private, roots: Option<Vec<Root>>) -> Self {
-        Tree { private, roots }
+    pub(super) fn new(private: Private, roots: Option<Vec<Root>>, version: u32) -> Self {
+        Tree { private, roots, version }
     }
 
     /// See [`Jail::topics`].
@@ -75,10 +77,11 @@ impl Tree {
             drop(sys::signal_process(jail.pidfd.as_fd(), libc::SIGKILL));
         }
         let waited = sys::wait_with_usage(jail.pid).context(STEP, "wait for init")?;
-        if !libc::WIFEXITED(waited.0) {
+        if waited.0 != 0 {
+            // Somebody killed it, or it could not come to the end of all.
             let session = nix::unistd::getsid(None).map_or(0, |session| session.as_raw().unsigned_abs());
             // All that the supervisor has started itself is in its own session, or older than the jail.
-            end::strays(|child| {
+            end::strays(self.version, |child| {
                 child.session != session && started.is_none_or(|started| child.started >= started)
             })?;
         }

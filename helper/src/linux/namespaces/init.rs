@@ -10,7 +10,7 @@ use crate::linux::layers::Layer;
 use crate::linux::message::{self, Message, Outside};
 use crate::linux::mount_table::keep_apart;
 use crate::linux::pty;
-use crate::linux::reap::bury_the_dead;
+use crate::linux::reap::{Dead, bury_the_dead};
 use crate::linux::relay::Relays;
 use crate::linux::signals::{self, ForInit};
 use crate::linux::task::{Entrance, Task};
@@ -221,11 +221,13 @@ fn forbid_nested_namespaces() -> Result<()> {
 fn reap_until_gone(command: libc::pid_t, deadline: Instant) -> Result<EndedBy> {
     loop {
         match signals::wait_as_init(deadline)? {
-            ForInit::Child => {
-                if let Some(end) = bury_the_dead(command)? {
-                    return Ok(end);
+            ForInit::Child => loop {
+                match bury_the_dead(command)? {
+                    Dead::Command(end) => return Ok(end),
+                    Dead::Many if Instant::now() < deadline => {}
+                    Dead::Many | Dead::NoMore => break,
                 }
-            }
+            },
             // The command was not waited for yet, so that the number is still that of the group it leads. A dead group
             // needs no signal.
             ForInit::PassOn(signal) => drop(sys::signal_group(command, signal)),
