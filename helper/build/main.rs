@@ -48,11 +48,10 @@ const EVERYWHERE: &str = "";
 const WRITABLE_HOST: &str = "host files are writable";
 /// The programs, and which rules go into each. The first two are for a jail each, of the others a jail without namespaces
 /// has those that it needs beside one of the two.
-const PROGRAMS: [(&str, &[&str]); 6] = [
+const PROGRAMS: [(&str, &[&str]); 5] = [
     ("private", &[EVERYWHERE]),
     ("host", &[EVERYWHERE, WRITABLE_HOST]),
     ("shared", &["without namespaces"]),
-    ("own_files", &["files of the launcher's user"]),
     ("offline", &["no network"]),
     ("emptying", &["files can be emptied"]),
 ];

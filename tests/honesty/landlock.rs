@@ -180,14 +180,17 @@ fn files_of_the_policy_are_found() -> Result<(), Stop> {
     Ok(())
 }
 
-/// Landlock knows no attributes: for whoever has files outside it is the supervisor who changes them.
+/// Landlock knows no attributes: it is the supervisor who changes them. Times can also be changed by whoever may write, as
+/// everybody may here.
 fn attributes_change_only_where_files_may_be_written() -> Result<(), Stop> {
     let desk = desk()?;
-    let [outside, shown] = ["outputs/outside", "outputs/shown"].map(|path| desk.path(path));
+    let [outside, shown, open] =
+        ["outputs/outside", "outputs/shown", "outputs/open"].map(|path| desk.path(path));
+    fs::set_permissions(desk.path("outputs"), fs::Permissions::from_mode(0o755))?;
     fs::create_dir(&shown)?;
-    for file in [&outside, &shown.join("file")] {
+    for (file, mode) in [(&outside, 0o644), (&shown.join("file"), 0o644), (&open, 0o666)] {
         fs::write(file, "")?;
-        fs::set_permissions(file, fs::Permissions::from_mode(0o644))?;
+        fs::set_permissions(file, fs::Permissions::from_mode(mode))?;
     }
     let script = format!(
         r#"
@@ -196,15 +199,16 @@ chmod 700 d/f && [ "$(stat -c %a d/f)" = 700 ] || echo chmod
 touch -d 2001-02-03 l/f && [ "$(stat -c %Y d/f)" -lt 1000000000 ] || echo touch
 chmod 2755 d || echo group of a directory
 cp -a d e && [ "$(stat -c %a e/f)" = 700 ] || echo copy
-for it in out {outside} {shown}/file {shown} /usr/bin ../../../{outside}; do
+for it in out {outside} {shown}/file {shown} /usr/bin ../../../{outside} {open} "$HOME/.." "$HOME/../closed"; do
     chmod 777 "$it" && echo "chmod $it"
+    touch -c "$it" && echo "touch now $it"
     touch -c -d 2001-02-03 "$it" && echo "touch $it"
 done
 chmod 4755 d/f && echo set-user-id
-# Whom root becomes has a group that nobody else is in.
-[ "$(id -u)" -gt 1000000000 ] || ! chmod 2755 d/f || echo set-group-id
+! chmod 2755 d/f || echo set-group-id
 exec 2>&1
 "#,
+        open = open.display(),
         outside = outside.display(),
         shown = shown.display()
     );

@@ -5,6 +5,7 @@ use super::asked::Topics;
 use super::attributes;
 #[cfg(feature = "landlock")]
 use super::landlock;
+#[cfg(feature = "namespaces")]
 use super::modes;
 #[cfg(feature = "namespaces")]
 use super::namespaces;
@@ -84,10 +85,7 @@ impl Jail {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => modes::change(question, waits),
             #[cfg(feature = "landlock")]
-            HeldBy::Init(tree) => match tree.roots() {
-                Some(roots) => attributes::change(question, roots, waits),
-                None => modes::change(question, waits),
-            },
+            HeldBy::Init(tree) => attributes::change(question, tree.roots(), waits),
         }
     }
 

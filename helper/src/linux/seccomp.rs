@@ -36,13 +36,11 @@ pub(crate) fn load(loopback: bool, writes_host_files: bool) -> Result<()> {
     sys::load_seccomp_filter(&UNIX_SOCKETS_ONLY).context(STEP, "load the filter for a jail without loopback")
 }
 
-/// What stands in for namespaces: in every jail without them, in one whose files belong to the launcher's user, and in one
-/// that has no network.
+/// What stands in for namespaces: in every jail without them, and in one that has no network.
 #[cfg(feature = "landlock")]
 mod without_namespaces {
     use super::Instruction;
     pub(super) static ALL: &[Instruction] = include!(concat!(env!("OUT_DIR"), "/seccomp_shared.rs"));
-    pub(super) static OWN_FILES: &[Instruction] = include!(concat!(env!("OUT_DIR"), "/seccomp_own_files.rs"));
     pub(super) static OFFLINE: &[Instruction] = include!(concat!(env!("OUT_DIR"), "/seccomp_offline.rs"));
     pub(super) static EMPTYING: &[Instruction] = include!(concat!(env!("OUT_DIR"), "/seccomp_emptying.rs"));
 }
@@ -50,8 +48,6 @@ mod without_namespaces {
 /// What a jail without namespaces needs more.
 #[cfg(feature = "landlock")]
 pub(crate) struct More {
-    /// Its user has files outside of it, whose attributes Landlock does not know.
-    pub(crate) own_files: bool,
     /// There is no network.
     pub(crate) offline: bool,
     /// Landlock does not know yet how to forbid that files are emptied.
@@ -60,12 +56,10 @@ pub(crate) struct More {
 
 /// Loads the filters of a jail without namespaces, several: of their answers the strictest counts.
 #[cfg(feature = "landlock")]
-pub(crate) fn load_without_namespaces(more: &More, writes_host_files: bool) -> Result<()> {
-    let main = if writes_host_files { HOST } else { PRIVATE };
+pub(crate) fn load_without_namespaces(more: &More) -> Result<()> {
     let filters = [
-        Some(main),
+        Some(HOST),
         Some(without_namespaces::ALL),
-        more.own_files.then_some(without_namespaces::OWN_FILES),
         more.offline.then_some(without_namespaces::OFFLINE),
         more.emptying.then_some(without_namespaces::EMPTYING),
     ];
@@ -86,12 +80,8 @@ mod tests {
     type Reference = &'static [&'static [Instruction]];
     static BOTH: [(&[Instruction], Reference); 2] = [(HOST, HOST_REFERENCE), (PRIVATE, PRIVATE_REFERENCE)];
     #[cfg(feature = "landlock")]
-    static MORE: [(&[Instruction], Reference); 4] = [
+    static MORE: [(&[Instruction], Reference); 3] = [
         (without_namespaces::ALL, include!(concat!(env!("OUT_DIR"), "/seccomp_shared_reference.rs"))),
-        (
-            without_namespaces::OWN_FILES,
-            include!(concat!(env!("OUT_DIR"), "/seccomp_own_files_reference.rs")),
-        ),
         (without_namespaces::OFFLINE, include!(concat!(env!("OUT_DIR"), "/seccomp_offline_reference.rs"))),
         (without_namespaces::EMPTYING, include!(concat!(env!("OUT_DIR"), "/seccomp_emptying_reference.rs"))),
     ];

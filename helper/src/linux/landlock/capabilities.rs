@@ -99,7 +99,8 @@ fn processes(domain: &Domain) -> Level {
     }
     Level::Partial(
         "processes of the host can be neither signalled nor traced, nor read in /proc; but whoever tries a number learns \
-         whether there is such a process, its group, session, priority and processors"
+         whether there is such a process, its parent, users, groups, session, capabilities, priority, processors, and \
+         processor time"
             .to_owned(),
     )
 }

@@ -1,8 +1,8 @@
 //! What happens in the process that becomes the command: limits, privileges, the domain, the filter, and then the proof.
 
+use super::STEP;
 use super::capabilities::{check, derive};
 use super::private::{CANARY, Private};
-use super::{STEP, has_own_files};
 use crate::error::{Context, Result, failure};
 use crate::linux::asked::Topics;
 use crate::linux::exec::{Command, Places, Streams};
@@ -50,15 +50,10 @@ pub(super) struct Confinement {
 
 impl Confinement {
     pub(super) fn new(version: u32, task: &Task, private: &Private, outside: &Outside) -> Self {
-        let own_files = has_own_files(task);
         Confinement {
             version,
-            more: More {
-                own_files,
-                offline: task.plan.net != Net::Host,
-                emptying: version < KNOWS_TRUNCATION,
-            },
-            exclusive_user: !own_files,
+            more: More { offline: task.plan.net != Net::Host, emptying: version < KNOWS_TRUNCATION },
+            exclusive_user: task.identity.is_exclusive(),
             others: 0,
             first_users: outside.namespaces.are_the_first_users(),
             limits_bind: false,
@@ -123,8 +118,7 @@ impl Confinement {
                     variables: VARIABLES,
                 };
                 umask(Mode::from_bits_truncate(0o022));
-                let topics = Topics::of(task.plan);
-                let topics = if self.more.own_files { topics.and_attributes() } else { topics };
+                let topics = Topics::of(task.plan).and_attributes();
                 let command = Command::new(task.plan, program, places, streams, topics)?;
                 command.start(channel, &confine).map(Some)
             }
@@ -144,7 +138,7 @@ impl Confinement {
         let in_force = InForce::read(&task.plan.limits)?;
         privileges::drop_held()?;
         sys::restrict_self(domain).context(STEP, "landlock_restrict_self")?;
-        seccomp::load_without_namespaces(&self.more, self.more.own_files || task.plan.writes_host_files())?;
+        seccomp::load_without_namespaces(&self.more)?;
         let domain = Domain {
             version: self.version,
             refused: self.attack(init),

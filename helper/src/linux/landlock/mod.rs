@@ -94,16 +94,11 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance) -> Result<Jail> {
                 None => sys::open_pidfd(pid).context(STEP, "pidfd_open")?,
             };
             let directory = private.directory_of(task).to_path_buf();
-            let roots = if has_own_files(task) { Some(roots(&entrance.view, &private)?) } else { None };
+            let roots = roots(&entrance.view, &private)?;
             let held_by = HeldBy::Init(Tree::new(private, roots, version));
             Ok(Jail { pid, pidfd, messages: ours, directory, held_by })
         }
     }
-}
-
-/// Whether its user has files outside of the jail, whose attributes Landlock does not know.
-fn has_own_files(task: &Task) -> bool {
-    !task.identity.is_exclusive()
 }
 
 /// All that the command may write.

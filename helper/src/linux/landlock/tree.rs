@@ -24,26 +24,25 @@ const LONGEST: Duration = Duration::from_secs(90);
 pub(crate) struct Tree {
     /// Removed at the latest when this is dropped.
     private: Private,
-    /// Where the command may change attributes of files, if the supervisor is asked about that.
-    roots: Option<Vec<Root>>,
+    /// Where the command may change attributes of files.
+    roots: Vec<Root>,
     /// Of Landlock.
     version: u32,
 }
 
 impl Tree {
-    pub(super) fn new(private: Private, roots: Option<Vec<Root>>, version: u32) -> Self {
+    pub(super) fn new(private: Private, roots: Vec<Root>, version: u32) -> Self {
         Tree { private, roots, version }
     }
 
     /// See [`Jail::topics`].
     pub(crate) fn topics(&self, plan: &Plan) -> Topics {
-        let topics = Topics::of(plan);
-        if self.roots.is_some() { topics.and_attributes() } else { topics }
+        Topics::of(plan).and_attributes()
     }
 
     /// See [`Jail::change_attributes`].
-    pub(crate) fn roots(&self) -> Option<&[Root]> {
-        self.roots.as_deref()
+    pub(crate) fn roots(&self) -> &[Root] {
+        &self.roots
     }
 
     /// Init has everything ended. If it is dead, that is done in [`Tree::bury`].
