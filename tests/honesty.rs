@@ -13,9 +13,11 @@ use agentkit_protocol::{
 };
 use jail::desk::{Desk, json};
 use jail::stage::{Stage, helper};
+use libtest_mimic::Trial;
 use std::process::{ExitCode, Output};
+use std::sync::{PoisonError, RwLock};
 use support::seccomp::{self, ENOSYS, EPERM};
-use support::{Stop, need::need, trial};
+use support::{Stop, need::need};
 
 const EINVAL: u32 = 22;
 const ENOSPC: i32 = 28;
@@ -55,9 +57,27 @@ fn main() -> ExitCode {
             trial("a_work_dir_that_the_command_fills", shortage::a_work_dir_that_the_command_fills),
         ];
         trials.extend(landlock::TESTS.iter().map(|(name, test)| trial(&format!("landlock::{name}"), test)));
+        trials.extend(landlock::STORMS.iter().map(|(name, test)| alone(&format!("landlock::{name}"), test)));
         support::run(trials)
     };
     Stage::run(tests)
+}
+
+/// Without a user namespace the kernel counts all processes of the user, also those of another test's storm of them.
+static PROCESSES: RwLock<()> = RwLock::new(());
+
+fn trial(name: &str, test: impl FnOnce() -> Result<(), Stop> + Send + 'static) -> Trial {
+    support::trial(name, move || {
+        let _shared = PROCESSES.read().unwrap_or_else(PoisonError::into_inner);
+        test()
+    })
+}
+
+fn alone(name: &str, test: impl FnOnce() -> Result<(), Stop> + Send + 'static) -> Trial {
+    support::trial(name, move || {
+        let _alone = PROCESSES.write().unwrap_or_else(PoisonError::into_inner);
+        test()
+    })
 }
 
 /// A host that cannot have namespaces must say so: nothing is claimed of them, the reason names a step and the errno, and
