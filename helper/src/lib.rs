@@ -28,6 +28,8 @@
 
 mod cli;
 #[cfg(mechanism)]
+mod client_socket;
+#[cfg(mechanism)]
 mod copy;
 #[cfg(mechanism)]
 mod deadline;
@@ -38,6 +40,8 @@ pub mod fuzzing;
 #[cfg_attr(not(mechanism), expect(dead_code, reason = "only a mechanism has other descriptors"))]
 mod input;
 mod patient;
+#[cfg(any(mechanism, test))]
+mod promises;
 mod report;
 #[cfg(mechanism)]
 mod sanitize;

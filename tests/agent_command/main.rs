@@ -8,6 +8,8 @@ mod doctor;
 mod ending;
 mod hostile;
 mod recorded;
+#[path = "../support/request.rs"]
+mod request;
 mod running;
 mod server;
 mod terminal;

@@ -1,7 +1,8 @@
 //! An endpoint on loopback that answers as told and keeps what it was asked.
 
+use crate::request::read_request;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -111,23 +112,4 @@ impl Drop for Server {
             let _ = thread.join();
         }
     }
-}
-
-/// One request, or `None` if the connection brings none.
-fn read_request(stream: &TcpStream) -> Option<String> {
-    let mut reader = BufReader::new(stream);
-    let (mut head, mut length) = (String::new(), 0);
-    while !head.ends_with("\r\n\r\n") {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-        head.push_str(&line);
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some(head + &String::from_utf8_lossy(&body))
 }

@@ -1,5 +1,7 @@
 //! The client for chat-completions endpoints against a server on loopback that answers as told.
 
+#[path = "../support/request.rs"]
+mod request;
 mod server;
 mod streaming;
 mod transport;

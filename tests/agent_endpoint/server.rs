@@ -1,10 +1,11 @@
 //! A server that answers one request after the other as it is told, and what came of asking it.
 
+use crate::request::read_request;
 use agentkit_agent::model::openai::OpenAi;
 use agentkit_agent::model::retry::Waiter;
 use agentkit_agent::model::{Message, Reply, Request};
 use agentkit_agent::{AgentEvent, Cancel, Context, EventSink, Model, ModelError};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -120,28 +121,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// One request, or `None` if the connection brings none.
-pub(crate) fn read_request(stream: &TcpStream) -> Option<String> {
-    let mut reader = BufReader::new(stream);
-    let (mut head, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-        head.push_str(&line);
-        if line == "\r\n" {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some(head + &String::from_utf8_lossy(&body))
 }
 
 fn respond(mut stream: TcpStream, answer: Answer) {

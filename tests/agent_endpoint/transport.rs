@@ -1,6 +1,7 @@
 //! Time-outs, proxies, certificates and the paths of Azure.
 
-use super::server::{Answer, KEY, NoWaiting, Server, answer, ask_as, good, read_request, reply, stream};
+use super::request::read_request;
+use super::server::{Answer, KEY, NoWaiting, Server, answer, ask_as, good, reply, stream};
 use agentkit_agent::model::openai::{OpenAi, Timeouts};
 use agentkit_agent::model::{ModelError, Reply, Request};
 use agentkit_agent::{Cancel, Context, Model, NoEvents};

@@ -1,10 +1,7 @@
-//! What every mechanism may claim, and the check of what it claims.
+//! What every mechanism of Linux may claim.
 
-use crate::error::{Result, failure};
-use crate::validate::Plan;
-use agentkit_protocol::{Capabilities, Control, FailureKind, Level, Net};
+use agentkit_protocol::Level;
 
-const STEP: &str = "capabilities";
 /// `SECCOMP_MODE_FILTER`.
 pub(crate) const FILTER_MODE: u8 = 2;
 
@@ -30,31 +27,4 @@ pub(crate) fn polled_memory(unseen: &str) -> Level {
          the wall clock for half a second. If it is required, a cgroup is made for it where the launcher may"
     );
     Level::Polled(claim)
-}
-
-/// Stops a launch that would deliver less than the mechanism promises whenever it works at all, or than the policy
-/// requires.
-pub(crate) fn check(capabilities: &Capabilities, promised: &[Control], plan: &Plan) -> Result<()> {
-    let mut broken = capabilities.missing(promised.iter().copied());
-    // A stated exception is no broken promise.
-    broken.retain(|(_, level)| matches!(level, Level::None(_)));
-    broken.retain(|(control, _)| *control != Control::NetworkBlocked || plan.net != Net::Host);
-    if !broken.is_empty() && !cfg!(feature = "mutants") {
-        return Err(failure(
-            FailureKind::Host,
-            STEP,
-            format_args!("set-up succeeded, but {}", list("is", &broken)),
-        ));
-    }
-    let missing = capabilities.missing(plan.require.iter().copied());
-    if !missing.is_empty() {
-        return Err(failure(FailureKind::Required, STEP, list("is required, but here it is", &missing)));
-    }
-    Ok(())
-}
-
-fn list(is: &str, controls: &[(Control, Level)]) -> String {
-    let each: Vec<String> =
-        controls.iter().map(|(control, level)| format!("{control} {is} {level}")).collect();
-    each.join("; ")
 }

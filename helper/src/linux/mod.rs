@@ -17,7 +17,6 @@ mod asked;
 mod attributes;
 mod cgroup;
 mod claims;
-mod client_socket;
 mod cpu;
 mod disk;
 mod exec;
@@ -66,8 +65,8 @@ mod view;
 mod watch;
 mod workdir;
 
+pub(crate) use crate::client_socket::ClientSocket;
 pub(crate) use crate::sanitize::{client_reporter, sanitize};
-pub(crate) use client_socket::ClientSocket;
 pub(crate) use probe::{probe, probe_each};
 pub(crate) use sanitize::{close_all_but_streams_and, reset_signals};
 pub(crate) use sys::{adopt, started_with_privilege};

@@ -1,12 +1,20 @@
 //! From what was tried out to what may be claimed.
 
-use crate::error::{Result, failure};
+use crate::error::Result;
+use crate::promises;
 use crate::validate::Plan;
-use agentkit_protocol::{Access, Capabilities, Control, FailureKind, Level, Mechanism, Net, WorkDir};
+use agentkit_protocol::{Access, Capabilities, Control, Level, Mechanism, Net, WorkDir};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-const STEP: &str = "capabilities";
+/// What the profile must deliver, with the exceptions that are stated.
+const PROMISED: [Control; 5] = [
+    Control::NetworkBlocked,
+    Control::FilesystemConfined,
+    Control::ProcessesIsolated,
+    Control::PrivilegesDropped,
+    Control::KilledAsATree,
+];
 
 /// What the profile does, tried out by the process that becomes the command, before it does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,42 +127,16 @@ fn disk(plan: &Plan, workdir_read_only: bool) -> Level {
     Level::Polled(private.to_owned())
 }
 
-/// Stops a launch that would deliver less than the mechanism promises or the policy requires.
+/// See [`promises::check`].
 pub(super) fn check(capabilities: &Capabilities, plan: &Plan) -> Result<()> {
-    let promised = [
-        Control::NetworkBlocked,
-        Control::FilesystemConfined,
-        Control::ProcessesIsolated,
-        Control::PrivilegesDropped,
-        Control::KilledAsATree,
-    ];
-    let mut broken = capabilities.missing(promised);
-    broken.retain(|(control, level)| {
-        let as_asked = *control == Control::NetworkBlocked && plan.net == Net::Host;
-        matches!(level, Level::None(_)) && !as_asked
-    });
-    if !broken.is_empty() {
-        let message = format!("the profile is in force, but {}", list("is", &broken));
-        return Err(failure(FailureKind::Host, STEP, message));
-    }
-    let missing = capabilities.missing(plan.require.iter().copied());
-    if !missing.is_empty() {
-        return Err(failure(FailureKind::Required, STEP, list("is required, but here it is", &missing)));
-    }
-    Ok(())
-}
-
-fn list(is: &str, controls: &[(Control, Level)]) -> String {
-    let each: Vec<String> =
-        controls.iter().map(|(control, level)| format!("{control} {is} {level}")).collect();
-    each.join("; ")
+    promises::check(capabilities, &PROMISED, plan)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::validate;
-    use agentkit_protocol::{Policy, Rule};
+    use agentkit_protocol::{FailureKind, Policy, Rule};
 
     fn all_refused() -> Found {
         Found {

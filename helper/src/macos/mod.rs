@@ -8,7 +8,6 @@
 
 mod capabilities;
 mod child;
-mod client_socket;
 mod events;
 mod keeper;
 mod limits;
@@ -24,8 +23,8 @@ mod supervise;
 mod sys;
 mod view;
 
+pub(crate) use crate::client_socket::ClientSocket;
 pub(crate) use crate::sanitize::{client_reporter, sanitize};
-pub(crate) use client_socket::ClientSocket;
 pub(crate) use sanitize::{close_all_but_streams_and, reset_signals};
 pub(crate) use sys::{adopt, started_with_privilege};
 

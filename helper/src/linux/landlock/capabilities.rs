@@ -1,8 +1,9 @@
 //! From what was tried and read back to what may be claimed.
 
 use crate::error::Result;
-use crate::linux::claims::{self, FILTER_MODE, cpu, held, polled_memory};
+use crate::linux::claims::{FILTER_MODE, cpu, held, polled_memory};
 use crate::linux::layers::claim;
+use crate::promises;
 use crate::validate::Plan;
 use agentkit_protocol::{Attack, Capabilities, Control, Domain, Level, Mechanism, Net, ReadBack, WorkDir};
 
@@ -15,9 +16,9 @@ const PROMISED: [Control; 5] = [
     Control::EnvironmentScrubbed,
 ];
 
-/// See [`claims::check`].
+/// See [`promises::check`].
 pub(super) fn check(capabilities: &Capabilities, plan: &Plan) -> Result<()> {
-    claims::check(capabilities, &PROMISED, plan)
+    promises::check(capabilities, &PROMISED, plan)
 }
 
 /// Claims exactly what was refused, and what the kernel confirmed.

@@ -1,8 +1,9 @@
 //! From what was read back to what may be claimed.
 
 use crate::error::Result;
-use crate::linux::claims::{self, FILTER_MODE, cpu, held, polled_memory};
+use crate::linux::claims::{FILTER_MODE, cpu, held, polled_memory};
 use crate::linux::layers::claim;
+use crate::promises;
 use crate::validate::Plan;
 use agentkit_protocol::{Access, Capabilities, Control, Level, Mechanism, Net, ReadBack, WorkDir};
 use std::path::PathBuf;
@@ -113,9 +114,9 @@ fn disk(state: &ReadBack, plan: &Plan) -> Level {
     }
 }
 
-/// See [`claims::check`].
+/// See [`promises::check`].
 pub(crate) fn check(capabilities: &Capabilities, plan: &Plan) -> Result<()> {
-    claims::check(capabilities, &PROMISED, plan)
+    promises::check(capabilities, &PROMISED, plan)
 }
 
 #[cfg(test)]
