@@ -18,6 +18,8 @@ const EMPTY: u64 = 2 << 10;
 const SMALLEST_MESSAGE: u64 = 768;
 /// So many datagrams wait at a socket at most: one more than `net.unix.max_dgram_qlen`, which no jail can change.
 const DATAGRAMS: u64 = 11;
+/// The kernel makes no datagram of a dump longer than the room that it is given, if that is two pages at least.
+const LONGEST: usize = 8 << 10;
 /// Values of linux/sock_diag.h, linux/unix_diag.h and linux/inet_diag.h.
 const BY_FAMILY: u16 = 20;
 const SHOW_NAME_PEER_QUEUES_AND_MEMORY: u32 = 0x01 | 0x04 | 0x10 | 0x20;
@@ -108,7 +110,7 @@ fn hosts_internet_memory() -> Option<u64> {
 /// The numbers after `mem`, in pages.
 fn parse_sockstat(text: &str) -> Option<u64> {
     let pages = |line: &str| -> Option<u64> {
-        let mut words = line.split_whitespace();
+        let mut words = line.split_ascii_whitespace();
         words.find(|word| *word == "mem")?;
         words.next()?.parse().ok()
     };
@@ -141,7 +143,7 @@ fn dump(diag: &OwnedFd, request: &[u8], mut take: impl FnMut(&[u8])) -> io::Resu
     let header =
         [&length.to_ne_bytes()[..], &BY_FAMILY.to_ne_bytes(), &flags.to_ne_bytes(), &[0; 8]].concat();
     send(diag.as_raw_fd(), &[&header, request].concat(), MsgFlags::empty())?;
-    let mut buffer = vec![0; 32 << 10];
+    let mut buffer = vec![0; LONGEST];
     loop {
         let length = recv(diag.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT)?;
         if !take_messages(buffer.get(..length).unwrap_or_default(), &mut take)? {

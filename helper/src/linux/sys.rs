@@ -339,6 +339,8 @@ pub(crate) fn wait_with_usage(pid: libc::pid_t) -> io::Result<(c_int, Duration)>
 /// namespace sent it by kill(2) or its kind. (The kernel names the sender, except to a process whose queue was filled:
 /// good enough where a pretended signal does no more than its sender could do otherwise.)
 pub(crate) fn wait_for_signal(signals: &SigSet, longest: Duration) -> io::Result<Option<(c_int, bool)>> {
+    /// Bytes of the kernel's set of signals, see NOTES of sigprocmask(2).
+    const KERNELS_SET: usize = 8;
     // SAFETY: all-zero is a valid value of this plain struct, which the kernel overwrites.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let longest = libc::timespec {
@@ -346,9 +348,17 @@ pub(crate) fn wait_for_signal(signals: &SigSet, longest: Duration) -> io::Result
         tv_nsec: longest.subsec_nanos().into(),
     };
     loop {
-        // SAFETY: set and time live through the call, and `info` is valid for writes.
-        match check(unsafe { libc::sigtimedwait(signals.as_ref(), &raw mut info, &raw const longest) }.into())
-        {
+        // The C library's function brings code with it that nothing else here needs, and whoever waits is to be small.
+        // SAFETY: set and time live through the call, `info` is valid for writes, and the kernel reads this much of a set.
+        match check(unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigtimedwait,
+                std::ptr::from_ref(signals.as_ref()),
+                &raw mut info,
+                &raw const longest,
+                KERNELS_SET,
+            )
+        }) {
             Ok(_) => break,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -234,7 +234,7 @@ pub(crate) fn parse_stat(text: &str) -> Option<Process> {
 
 /// `12 kB`, as the kernel writes amounts of memory.
 pub(crate) fn parse_kilobytes(text: &str) -> Option<u64> {
-    text.strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    text.strip_suffix(" kB")?.trim_ascii_start().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// What the kernel counts in.

@@ -33,7 +33,7 @@ fn take_borrower(kept: &mut Vec<Process>, parent: &Process) {
 /// By the text of `/proc/PID/syscall`: number and arguments of the call that a thread waits in. The filter refuses
 /// clone3(2), whose flags would be in the jail's memory.
 fn lends_memory(text: &str) -> bool {
-    let mut words = text.split_whitespace();
+    let mut words = text.split_ascii_whitespace();
     let number = words.next().and_then(|word| word.parse().ok());
     let flags = words.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
     match (number, flags) {
