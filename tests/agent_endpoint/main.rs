@@ -36,6 +36,8 @@ fn one_rule_makes_the_url() {
         ("/", "/v1/chat/completions"),
         ("/v1", "/v1/chat/completions"),
         ("/v1/", "/v1/chat/completions"),
+        ("/v1/chat/completions", "/v1/chat/completions"),
+        ("/chat/completions/", "/chat/completions"),
         ("/api/v1//", "/api/v1/chat/completions"),
         ("/v1beta/openai", "/v1beta/openai/chat/completions"),
     ] {

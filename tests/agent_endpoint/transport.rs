@@ -116,18 +116,20 @@ fn a_redirect_is_shown_and_not_followed() {
 
 #[test]
 fn a_deployment_of_azure_has_its_own_path_and_header() {
-    let server = Server::start(vec![good()]);
-    let base = format!("{}/openai/deployments/d/?api-version=2024-10-21", server.url());
-    reply(&OpenAi::new("m", &base, Some(KEY)).expect("usable"), "hi").expect("a reply");
-    let request = server.requests()[0].to_lowercase();
-    assert!(
-        request.starts_with("post /openai/deployments/d/chat/completions?api-version=2024-10-21 "),
-        "{request}"
-    );
-    assert!(
-        request.contains(&format!("\r\napi-key: {KEY}\r\n")) && !request.contains("authorization"),
-        "{request}"
-    );
+    for end in ["/", "/chat/completions"] {
+        let server = Server::start(vec![good()]);
+        let base = format!("{}/openai/deployments/d{end}?api-version=2024-10-21", server.url());
+        reply(&OpenAi::new("m", &base, Some(KEY)).expect("usable"), "hi").expect("a reply");
+        let request = server.requests()[0].to_lowercase();
+        assert!(
+            request.starts_with("post /openai/deployments/d/chat/completions?api-version=2024-10-21 "),
+            "{request}"
+        );
+        assert!(
+            request.contains(&format!("\r\napi-key: {KEY}\r\n")) && !request.contains("authorization"),
+            "{request}"
+        );
+    }
     for base in ["http://a/?api-version=1", "http://a/d?api-version=1&key=secret", "http://a/d?api-version="]
     {
         let error = OpenAi::new("m", base, None).expect_err(base).message;

@@ -3,6 +3,9 @@
 use super::ModelError;
 use ureq::http::{HeaderName, HeaderValue, Uri, header};
 
+/// What the path of the call ends in.
+const COMPLETIONS: &str = "/chat/completions";
+
 /// A URL to post to, and how to show who asks.
 #[derive(Clone)]
 pub(super) struct Endpoint {
@@ -47,9 +50,14 @@ impl Endpoint {
                     "`https://NAME.openai.azure.com/openai/deployments/DEPLOYMENT?api-version=VERSION`";
                 return Err(refuse(&format!("with `api-version` it has to name the deployment: {example}")));
             }
-            (Some(version), _) => format!("{base}/chat/completions?api-version={version}"),
-            (None, "") => format!("{base}/v1/chat/completions"),
-            (None, _) => format!("{base}/chat/completions"),
+            (None, "") => format!("{base}/v1{COMPLETIONS}"),
+            // Whoever copies the address of the call itself means that.
+            (None, _) if base.ends_with(COMPLETIONS) => base.to_owned(),
+            (None, _) => format!("{base}{COMPLETIONS}"),
+            (Some(version), _) => {
+                let base = base.strip_suffix(COMPLETIONS).unwrap_or(base);
+                format!("{base}{COMPLETIONS}?api-version={version}")
+            }
         };
         let is_https = uri.scheme_str() == Some("https");
         Ok(Endpoint { url, host, is_https, takes_api_key_header: version.is_some() })

@@ -2,7 +2,7 @@
 //!
 //! The base URL is the part before `/chat/completions`. A URL without a path gets `/v1`, slashes at the end do not
 //! count, everything else is taken as it is: `http://127.0.0.1:8080`, `http://127.0.0.1:8080/v1/` and
-//! `https://openrouter.ai/api/v1` all work. One with an `api-version` is a deployment of Azure,
+//! `https://openrouter.ai/api/v1` all work, and so does the whole address of the call. One with an `api-version` is a deployment of Azure,
 //! `https://NAME.openai.azure.com/openai/deployments/DEPLOYMENT?api-version=VERSION`, and gets the key as `api-key`.
 //!
 //! A request that fails for a reason that may pass is made again, four times in all, after waits that double from half a
