@@ -1,6 +1,6 @@
 //! Somebody's word before a call that changes something.
 
-use crate::model::ToolCall;
+use crate::message::ToolCall;
 use serde::{Deserialize, Serialize};
 
 /// Says whether a call that changes something may be run.

@@ -3,8 +3,8 @@
 
 use crate::conversation::{Conversation, Trimmed};
 use crate::event::AgentEvent;
-use crate::model::{Message, Reply, ToolCall};
-use crate::tool::{ToolError, ToolOutput};
+use crate::message::{Message, Reply, ToolCall};
+use crate::tool_result::{ToolError, ToolOutput};
 use crate::trajectory::{CallRecord, Step};
 use std::time::Duration;
 

@@ -12,7 +12,7 @@
 //! results. What a [`Trajectory`](crate::Trajectory) or a transcript holds is complete in any case.
 
 use crate::ids::Ids;
-use crate::model::{Message, Reply, ToolCall};
+use crate::message::{Message, Reply, ToolCall};
 use crate::state::RunState;
 use std::sync::Arc;
 

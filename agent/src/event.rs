@@ -2,9 +2,9 @@
 //! display and for the transcript.
 
 use crate::approval::Decision;
-use crate::model::Reply;
+use crate::message::Reply;
 use crate::semconv;
-use crate::tool::ToolErrorKind;
+use crate::tool_result::ToolErrorKind;
 use crate::trajectory::StopReason;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Makes the ids of calls unique, since models leave them out and use them twice.
 
-use crate::model::ToolCall;
+use crate::message::ToolCall;
 use std::collections::HashSet;
 
 /// Call ids of a conversation so far.

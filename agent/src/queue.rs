@@ -1,7 +1,7 @@
 //! The calls of one reply, in order, and which of them can be run next.
 
 use crate::bounds::Bounds;
-use crate::model::ToolCall;
+use crate::message::ToolCall;
 use crate::repeat::{Repeats, Verdict};
 use crate::tool::ToolSpec;
 use std::collections::{HashSet, VecDeque};

@@ -3,10 +3,11 @@
 use crate::clip::excerpt;
 use crate::compile::compile;
 use crate::context::Context;
-use crate::model::ToolCall;
+use crate::message::ToolCall;
 use crate::nearest::{did_you_mean, quoted_list};
 use crate::shape::{ObjectShape, SchemaError};
-use crate::tool::{Tool, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use crate::tool::{Tool, ToolSpec};
+use crate::tool_result::{ToolError, ToolErrorKind, ToolOutput};
 use crate::validate;
 use crate::worker::{Batch, Call, NoResult};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use crate::bounds::Bounds;
 use crate::json;
-use crate::model::ToolCall;
+use crate::message::ToolCall;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 

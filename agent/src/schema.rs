@@ -30,7 +30,7 @@
 //! A `pattern` is matched in time linear in the text, so it has no look-around and no references back; `\d`, `\w` and `\b`
 //! know ASCII only, as in JSON Schema.
 
-use crate::tool::{ToolError, ToolErrorKind};
+use crate::tool_result::{ToolError, ToolErrorKind};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;

@@ -1,7 +1,7 @@
 //! How events are written down: the shapes that OpenTelemetry's conventions for generative AI (1.41.0) give to
 //! messages, and durations in seconds. Each module is for serde's `with`.
 
-use crate::model::{Finish, Reply, ToolCall};
+use crate::message::{Finish, Reply, ToolCall};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A message as the conventions shape it: `gen-ai-input-messages.json` and `gen-ai-output-messages.json`.

@@ -1,8 +1,8 @@
 //! What happened in a run, step by step.
 
 use crate::conversation::Conversation;
-use crate::model::{Reply, ToolCall};
-use crate::tool::{ToolError, ToolOutput};
+use crate::message::{Reply, ToolCall};
+use crate::tool_result::{ToolError, ToolOutput};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

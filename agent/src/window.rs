@@ -2,7 +2,7 @@
 
 use crate::bounds::Bounds;
 use crate::conversation::{Conversation, Trimmed, reply_size};
-use crate::model::Reply;
+use crate::message::Reply;
 use crate::tool::ToolSpec;
 
 /// Bytes that make a token, about, in English and in code.
@@ -99,7 +99,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Message;
+    use crate::message::Message;
 
     fn window(context_tokens: u64) -> Window {
         Window::new(&Bounds { context_tokens, ..Bounds::default() }, &[])

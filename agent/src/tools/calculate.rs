@@ -2,7 +2,7 @@
 
 use super::arithmetic::evaluate;
 use crate::tool;
-use crate::tool::ToolError;
+use crate::tool_result::ToolError;
 
 /// Evaluates an arithmetic expression exactly; nothing is rounded. Operators: + - * / % and ^ or ** (power, grouped
 /// from the right), with parentheses; % is the remainder with the sign of the divisor. Functions: abs, ceil, floor,

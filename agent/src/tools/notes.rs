@@ -4,7 +4,7 @@ use crate::clip::excerpt;
 use crate::context::Context;
 use crate::nearest::quoted_list;
 use crate::tool;
-use crate::tool::ToolError;
+use crate::tool_result::ToolError;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

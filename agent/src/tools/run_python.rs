@@ -3,7 +3,7 @@
 use super::sandboxed;
 use crate::context::Context;
 use crate::tool;
-use crate::tool::{ToolError, ToolOutput};
+use crate::tool_result::{ToolError, ToolOutput};
 use agentkit_client::Sandbox;
 
 /// Runs a Python 3 program in a sandbox and returns what it prints. Use print() for everything you want to see. Each call

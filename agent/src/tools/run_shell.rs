@@ -3,7 +3,7 @@
 use super::sandboxed;
 use crate::context::Context;
 use crate::tool;
-use crate::tool::{ToolError, ToolOutput};
+use crate::tool_result::{ToolError, ToolOutput};
 use agentkit_client::Sandbox;
 
 /// Runs a POSIX shell script (sh) in a sandbox and returns what it prints. It fails if the last command fails; begin with

@@ -1,7 +1,7 @@
 //! Runs a program for a tool, and puts what became of it in words.
 
 use crate::context::Context;
-use crate::tool::{ToolError, ToolErrorKind, ToolOutput};
+use crate::tool_result::{ToolError, ToolErrorKind, ToolOutput};
 use agentkit_client::{Error, Outcome, Sandbox};
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use super::Recorded;
 use crate::conversation::Conversation;
 use crate::event::AgentEvent;
-use crate::model::{Message, Reply};
+use crate::message::{Message, Reply};
 use std::collections::HashMap;
 
 impl Recorded {
