@@ -14,6 +14,10 @@ pub(super) fn kind(stat: &FileStat) -> Kind {
     kind_of(stat.st_mode)
 }
 
+pub(super) fn is_directory(stat: Option<&FileStat>) -> bool {
+    stat.is_some_and(|stat| kind(stat) == Kind::Directory)
+}
+
 /// What overlayfs puts where something below was deleted: the device 0:0.
 pub(super) fn is_whiteout(stat: &FileStat) -> bool {
     stat.st_mode & libc::S_IFMT == libc::S_IFCHR && stat.st_rdev == 0

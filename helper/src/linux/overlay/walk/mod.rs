@@ -1,25 +1,24 @@
 //! The way through the upper layer, with the host's directory beside it. A commit goes it once in each [`Round`].
 
+mod carry_out;
+mod compare;
+
 use super::attributes::is_opaque;
 use super::commit::{self, PERMISSIONS};
-use super::entry::{is_whiteout, kind, look, open_file, unlock};
+use super::entry::{is_whiteout, kind, look, unlock};
 use super::record::Record;
 use super::staging::Staging;
 use super::{Layers, STEP};
 use crate::error::{Context, Result};
 use crate::linux::deadline;
-use crate::linux::git::{HostExecuted, holds_heads, is_git, is_host_executed};
+use crate::linux::git::{HostExecuted, holds_heads, is_git};
 use crate::linux::tree::{self, Kind, Trail};
-use agentkit_protocol::{ChangeKind, Changes, Committed, EntryKind, Failure, KeptBack, LONGEST_SETTLING};
-use nix::errno::Errno;
-use nix::fcntl::readlinkat;
-use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
-use nix::unistd::symlinkat;
+use agentkit_protocol::{ChangeKind, Changes, Committed, EntryKind, Failure, LONGEST_SETTLING};
+use nix::sys::stat::{FileStat, Mode, fchmod, fstat};
 use std::ffi::{CStr, CString, OsStr};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 /// How much of files that look the same is compared; those beyond it count as modified.
@@ -226,206 +225,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Finds out what was changed, prepares and records it; whether it is a directory to look into.
-    fn judge(&mut self, name: &CStr, above: Option<&FileStat>, below: Option<&FileStat>) -> Result<bool> {
-        let change = self.change(name, above, below)?;
-        let merged = is_directory(above) && is_directory(below);
-        if change.is_none() && !merged {
-            return Ok(false);
-        }
-        let mut kept_back = self.kept_back(name, above, merged);
-        if let (Some(change), None, true) = (change, kept_back, self.commits) {
-            match self.prepare(change, name, above, below) {
-                Ok(true) => {}
-                Ok(false) => kept_back = Some(KeptBack::HostExecuted),
-                Err(failure) => self.stop(failure),
-            }
-        }
-        if let (Some(stat), true) = (above.or(below), change.is_some() || kept_back.is_some()) {
-            let change = change.unwrap_or(ChangeKind::Modified);
-            self.record.add(&self.path, change, entry_kind(stat), kept_back);
-        }
-        Ok(is_directory(above) && kept_back.is_none())
-    }
-
-    fn change(
-        &mut self,
-        name: &CStr,
-        above: Option<&FileStat>,
-        below: Option<&FileStat>,
-    ) -> Result<Option<ChangeKind>> {
-        Ok(match (above, below) {
-            (None, None) => None,
-            (None, Some(_)) => Some(ChangeKind::Deleted),
-            (Some(_), None) => Some(ChangeKind::Created),
-            (Some(above), Some(below)) if kind(above) != kind(below) => Some(ChangeKind::Replaced),
-            (Some(above), Some(below)) => self.differs(name, above, below)?.then_some(ChangeKind::Modified),
-        })
-    }
-
-    /// Whether two things of one kind differ.
-    fn differs(&mut self, name: &CStr, above: &FileStat, below: &FileStat) -> Result<bool> {
-        let mode = (above.st_mode ^ below.st_mode) & PERMISSIONS != 0;
-        match kind(above) {
-            Kind::Directory => Ok(mode),
-            Kind::File => {
-                let of = |stat: &FileStat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
-                Ok(mode || of(above) != of(below) || !self.same_content(name, above)?)
-            }
-            Kind::Link => {
-                let above = self.said(readlinkat(self.upper.here(), name), "read the link")?;
-                let below = self.host().map(|host| readlinkat(host, name)).transpose();
-                Ok(self.said(below, "read the link on the host")? != Some(above))
-            }
-            Kind::Special => Ok(false),
-        }
-    }
-
-    /// Files that were opened for writing are in the upper layer even if nobody wrote.
-    fn same_content(&mut self, name: &CStr, above: &FileStat) -> Result<bool> {
-        let Some(left) = self.to_compare.checked_sub(above.st_size.unsigned_abs()) else { return Ok(false) };
-        self.to_compare = left;
-        let upper = self.open_above(name, above)?;
-        // What we may not read, we cannot say to be the same.
-        let Some(Ok(host)) = self.host().map(|host| open_file(host, name)) else { return Ok(false) };
-        self.said(same(&upper, &host), "compare with the host's file")
-    }
-
-    fn open_above(&self, name: &CStr, stat: &FileStat) -> Result<File> {
-        let open = || -> io::Result<File> {
-            unlock(self.upper.here(), name, stat, 0o400)?;
-            let file = open_file(self.upper.here(), name)?;
-            is_opaque(file.as_fd())?;
-            Ok(file)
-        };
-        self.said(open(), "open")
-    }
-
-    fn kept_back(&self, name: &CStr, above: Option<&FileStat>, merged: bool) -> Option<KeptBack> {
-        let git = self.levels.last().and_then(|level| level.git);
-        let path = git.and_then(|begin| self.path.get(begin..)).unwrap_or(name.to_bytes());
-        let by_name = is_host_executed(path, git.is_some(), merged);
-        // Where it was moved to, a `HEAD` stays out: this would be the last of it.
-        let is_last_head = git.is_some() && above.is_none() && path.eq_ignore_ascii_case(b"HEAD");
-        let by_name = by_name || is_last_head;
-        let misleads = || {
-            let kind = above.map(kind).filter(|_| git.is_some());
-            kind.is_some_and(|kind| self.executed.misleads(&self.path, self.upper.here(), name, kind))
-        };
-        if self.protects_git && (by_name || self.executed.forbids(&self.path, above.map(kind)) || misleads())
-        {
-            return Some(KeptBack::HostExecuted);
-        }
-        above.filter(|stat| kind(stat) == Kind::Special).map(|_| KeptBack::Special)
-    }
-
-    /// Makes what is new, where it is in nobody's way; `false` if something that it would replace has to stay.
-    fn prepare(
-        &mut self,
-        change: ChangeKind,
-        name: &CStr,
-        above: Option<&FileStat>,
-        below: Option<&FileStat>,
-    ) -> Result<bool> {
-        if change == ChangeKind::Replaced && is_directory(below) && self.has_to_stay(name)? {
-            return Ok(false);
-        }
-        let Some(stat) = above else { return Ok(true) };
-        match kind(stat) {
-            Kind::Directory if change == ChangeKind::Modified => {}
-            Kind::Directory => {
-                let made = self.staged().and_then(|staged| Ok(mkdirat(staged, name, Mode::S_IRWXU)?));
-                self.said(made, "make on the host")?;
-            }
-            Kind::File => {
-                let file = self.open_above(name, stat)?;
-                let made = self.make_file(file, stat, name);
-                self.said(made, "write to the host")?;
-            }
-            Kind::Link => {
-                let target = self.said(readlinkat(self.upper.here(), name), "read the link")?;
-                let made = self.staged().and_then(|staged| Ok(symlinkat(&*target, staged, name)?));
-                self.said(made, "link on the host")?;
-            }
-            Kind::Special => {}
-        }
-        Ok(true)
-    }
-
-    fn make_file(&mut self, file: File, stat: &FileStat, name: &CStr) -> io::Result<()> {
-        if stat.st_nlink == 1 {
-            return commit::make_file(file, stat, self.staged()?, name);
-        }
-        let shared = self.staging.make_shared(self.layers.host.as_fd())?;
-        commit::make_shared_file(file, stat, shared.as_fd(), self.staged()?, name)
-    }
-
-    /// The directory for what is new in this one.
-    fn staged(&mut self) -> io::Result<BorrowedFd<'_>> {
-        if self.new.is_none() {
-            let host = self.host().ok_or(Errno::ESTALE)?;
-            self.new = Some(Trail::new(self.staging.make(host)?.as_fd())?);
-        }
-        self.new.as_ref().map(Trail::here).ok_or_else(|| Errno::ESTALE.into())
-    }
-
-    /// Whether something in a directory of the host must not be removed.
-    fn has_to_stay(&self, name: &CStr) -> Result<bool> {
-        let Some(host) = self.host() else { return Ok(false) };
-        let held = commit::holds(host, name, self.deadline, self.stays());
-        self.said(held, "look through on the host")
-    }
-
-    /// What must not be removed from a directory of the host with this path, by the way to it from there.
-    fn stays(&self) -> impl Fn(&Trail, &CStr) -> bool {
-        let leads_to_one = self.executed.leads_to_one(&self.path);
-        move |trail, name| {
-            let below = || trail.path_of(name).into_os_string().into_vec();
-            let stays = || self.executed.stays(&[&self.path[..], b"/", &below()].concat());
-            self.protects_git && is_git(name.to_bytes()) || leads_to_one && stays()
-        }
-    }
-
-    /// Does with a name what the round does; whether it is a directory to look into.
-    fn carry_out(&mut self, name: &CStr, above: Option<&FileStat>, below: Option<&FileStat>) -> bool {
-        let merged = is_directory(above) && is_directory(below);
-        let kept_back = self.kept_back(name, above, merged).is_some();
-        if self.commits && !merged && !kept_back {
-            let done = match (self.round, above, below) {
-                (Round::Add, Some(above), None) => self.move_in(name, above, None),
-                (Round::Replace, Some(above), Some(_)) => self.move_in(name, above, below),
-                (Round::Delete, None, Some(_)) => self.delete(name),
-                _ => Ok(()),
-            };
-            if let Err(failure) = done {
-                self.stop(failure);
-            }
-        }
-        merged && !kept_back
-    }
-
-    /// Only what was prepared is a change.
-    fn move_in(&mut self, name: &CStr, above: &FileStat, below: Option<&FileStat>) -> Result<()> {
-        let Some(host) = self.host() else { return Ok(()) };
-        if let Some(staged) = self.said(self.staging.find(host, name), "find what was made for")? {
-            let moved = commit::move_in(staged.as_fd(), host, name, above, below, &self.staging.spare);
-            self.said(moved, "move to the host")?;
-            self.record.committed_with_all_below(&self.path);
-        }
-        Ok(())
-    }
-
-    fn delete(&mut self, name: &CStr) -> Result<()> {
-        let Some(host) = self.host() else { return Ok(()) };
-        let removed = tree::remove_except(host, name, self.deadline, self.stays());
-        if self.said(removed, "remove on the host")? {
-            self.record.committed(&self.path);
-        } else {
-            self.record.keep_back(&self.path, KeptBack::HostExecuted);
-        }
-        Ok(())
-    }
-
     /// Steps down into a directory of the upper layer, and of the host if it is there.
     fn descend(&mut self, name: &CStr, above: &FileStat, parent_path: usize) -> Result<()> {
         let below = self.below(name)?.filter(|stat| kind(stat) == Kind::Directory);
@@ -564,38 +363,4 @@ impl<'a> Walk<'a> {
 
 fn begin(layer: &OwnedFd) -> Result<Trail> {
     Trail::new(layer.as_fd()).context(STEP, "open the work dir")
-}
-
-fn is_directory(stat: Option<&FileStat>) -> bool {
-    stat.is_some_and(|stat| kind(stat) == Kind::Directory)
-}
-
-fn entry_kind(stat: &FileStat) -> EntryKind {
-    match kind(stat) {
-        Kind::File => EntryKind::File,
-        Kind::Directory => EntryKind::Directory,
-        Kind::Link => EntryKind::Link,
-        Kind::Special => EntryKind::Special,
-    }
-}
-
-/// Whether two files of one size hold the same.
-fn same(mut one: &File, mut other: &File) -> io::Result<bool> {
-    let (mut left, mut right) = (vec![0; 64 << 10], vec![0; 64 << 10]);
-    loop {
-        let length = one.read(&mut left)?;
-        if length == 0 {
-            return Ok(other.read(&mut [0])? == 0);
-        }
-        let (Some(left), Some(right)) = (left.get(..length), right.get_mut(..length)) else {
-            return Ok(false);
-        };
-        match other.read_exact(right) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
-            read => read?,
-        }
-        if left != right {
-            return Ok(false);
-        }
-    }
 }
