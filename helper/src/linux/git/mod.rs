@@ -14,6 +14,7 @@ mod index;
 mod inside;
 mod names;
 mod put_aside;
+mod quarantine;
 mod settings;
 
 use super::resolve::replaced;

@@ -3,22 +3,22 @@
 use super::find::names_of;
 use super::index;
 use super::inside::{Inside, plain};
-use super::names::{COVERED, HEAD, QUARANTINE, State, WATCHED, WORKTREES, is_branch, is_git, is_repository};
+use super::names::{COVERED, HEAD, State, WATCHED, WORKTREES, is_branch, is_git, is_repository};
+use super::quarantine::{Quarantine, disarm, rename_in_place};
 use super::{Guard, Time, changed};
 use crate::linux::deadline;
-use crate::linux::tree::{Bounds, FileId, Kind, Listing, Opened, Step, Trail, Walk, kind_of, open_directory};
+use crate::linux::tree::{Bounds, FileId, Kind, Listing, Opened, Step, Trail, Walk, kind_of};
 use agentkit_protocol::{Bytes, Quarantined};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, readlinkat, renameat2};
-use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, fstat, fstatat, mkdirat};
+use nix::fcntl::{AtFlags, readlinkat};
+use nix::sys::stat::{Mode, fchmod, fstat, fstatat};
 use nix::unistd::{AccessFlags, faccessat};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr};
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long it may take altogether.
@@ -26,21 +26,6 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// How much the report says, and how long one of its paths can be.
 const MOST_REPORTED: usize = 256;
 const LONGEST_PATH: usize = 4096;
-/// In what was moved, so that git takes no part of it for a repository. A number follows if there is one already.
-const DISARMED: &str = "HEAD.quarantined";
-/// How many names are tried for one thing.
-const MOST_TRIES: usize = 1000;
-
-/// The list of what was moved, and how it begins.
-const README: &CStr = c"README";
-const LONGEST_README: usize = 1 << 20;
-const ABOUT: &str = "\
-What a run in agentkit-jail made or changed, and programs of the host, git for one, could have executed.
-Each line says where it was and where it is, from the work dir. To take something back, look at it, move
-it to where it was, and in a directory give each HEAD.quarantined the name HEAD again.
-
-";
-
 /// What was done.
 #[derive(Debug, Default)]
 pub(crate) struct Swept {
@@ -102,37 +87,6 @@ struct Sweep<'a> {
     /// Directories in which there is nothing but git's own.
     git: HashSet<FileId>,
     swept: Swept,
-}
-
-/// Where things are moved to.
-struct Quarantine {
-    /// In the work dir.
-    name: CString,
-    directory: OwnedFd,
-    /// Says what came from where, also to whoever did not ask for a report. None where it cannot be made, for the report
-    /// says it too, or when it is full: the command must not fill the host's disk by it.
-    readme: Option<File>,
-    room: usize,
-}
-
-impl Quarantine {
-    fn at(name: CString, directory: OwnedFd) -> Self {
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
-        let readme = openat(&directory, README, flags, Mode::S_IRUSR | Mode::S_IWUSR).ok().map(File::from);
-        let mut quarantine = Quarantine { name, directory, readme, room: LONGEST_README };
-        quarantine.note(ABOUT);
-        quarantine
-    }
-
-    fn note(&mut self, text: &str) {
-        let Some(readme) = &mut self.readme else { return };
-        let left = self.room.checked_sub(text.len());
-        let written = readme.write_all(if left.is_some() { text.as_bytes() } else { b"And more.\n" });
-        self.room = left.unwrap_or(0);
-        if left.is_none() || written.is_err() {
-            self.readme = None;
-        }
-    }
 }
 
 impl Sweep<'_> {
@@ -245,7 +199,7 @@ impl Sweep<'_> {
             self.git.insert(id);
         }
         if !is_whole {
-            let own = self.quarantine.as_ref().is_some_and(|own| own.name.as_c_str() == name);
+            let own = self.quarantine.as_ref().is_some_and(|own| own.name() == name);
             return Ok(!own && !self.guard.known.quarantines.contains_key(&id));
         }
         let known = self.guard.known.repositories.contains_key(&id);
@@ -376,16 +330,17 @@ impl Sweep<'_> {
         // A longer one has no room for more.
         let plain_name = plain_name.get(..100).unwrap_or(plain_name);
         let aside = CString::new([format!("{number}-").as_bytes(), plain_name].concat())?;
-        let (parent, aside, kept) = match self.put_away(here, name, &aside) {
-            Ok((parent, kept)) => (Some(parent), aside, kept),
-            // On another file system, or without room for a directory, it can only stay where it is, by another name.
-            Err(_) => {
-                let aside =
-                    rename_in_place(here, name, &[b".agentkit-quarantined-", aside.to_bytes()].concat())?;
-                let kept = from.with_file_name(OsStr::from_bytes(aside.to_bytes()));
-                (None, aside, kept)
-            }
-        };
+        let (parent, aside, kept) =
+            match self.quarantine().and_then(|quarantine| quarantine.take(here, name, &aside)) {
+                Ok((parent, kept)) => (Some(parent), aside, kept),
+                // On another file system, or without room for a directory, it can only stay where it is, by another name.
+                Err(_) => {
+                    let aside =
+                        rename_in_place(here, name, &[b".agentkit-quarantined-", aside.to_bytes()].concat())?;
+                    let kept = from.with_file_name(OsStr::from_bytes(aside.to_bytes()));
+                    (None, aside, kept)
+                }
+            };
         if let Some(quarantine) = &mut self.quarantine {
             // In quotes, with everything odd escaped: one line each, whatever the names are.
             quarantine.note(&format!("{from:?} -> {kept:?}\n"));
@@ -399,33 +354,11 @@ impl Sweep<'_> {
         disarm(parent.as_ref().map_or(here, AsFd::as_fd), &aside, self.deadline)
     }
 
-    /// Moves it there; with the directory that it is in then, and its path.
-    fn put_away(&mut self, here: BorrowedFd, name: &CStr, aside: &CStr) -> io::Result<(OwnedFd, PathBuf)> {
-        let quarantine = self.quarantine()?;
-        rename(here, name, quarantine.directory.as_fd(), aside)?;
-        let place = Path::new(OsStr::from_bytes(quarantine.name.to_bytes()));
-        let path = place.join(OsStr::from_bytes(aside.to_bytes()));
-        Ok((quarantine.directory.try_clone()?, path))
-    }
-
-    /// A directory that only its owner can enter. It is always a new one: the command may have made one by that name.
-    fn quarantine(&mut self) -> io::Result<&mut Quarantine> {
+    fn quarantine(&mut self) -> io::Result<&Quarantine> {
         if self.quarantine.is_none() {
-            let root = self.guard.directory.as_fd();
-            let names =
-                (0..).map(|n| if n == 0 { QUARANTINE.to_owned() } else { format!("{QUARANTINE}-{n}") });
-            for name in names {
-                let name = CString::new(name)?;
-                match writing(root, || mkdirat(root, name.as_c_str(), Mode::S_IRWXU)) {
-                    Err(Errno::EEXIST) if Instant::now() < self.deadline => continue,
-                    result => result?,
-                }
-                let directory = open_directory(root, &name)?;
-                self.quarantine = Some(Quarantine::at(name, directory));
-                break;
-            }
+            self.quarantine = Some(Quarantine::make(self.guard.directory.as_fd(), self.deadline)?);
         }
-        self.quarantine.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.quarantine.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn note(&mut self, path: &Path, result: io::Result<()>) {
@@ -441,65 +374,6 @@ impl Sweep<'_> {
 fn shortened(path: &Path) -> Bytes {
     let bytes = path.as_os_str().as_bytes();
     Bytes::from(bytes.get(..LONGEST_PATH).unwrap_or(bytes))
-}
-
-/// Renames without replacing anything, whatever modes the command has left.
-fn rename(from: BorrowedFd, name: &CStr, to: BorrowedFd, aside: &CStr) -> nix::Result<()> {
-    let rename = || renameat2(from, name, to, aside, RenameFlags::RENAME_NOREPLACE);
-    match writing(from, rename) {
-        Err(Errno::EACCES) => {
-            // A directory itself has to be writable to get another parent.
-            fchmodat(from, name, Mode::S_IRWXU, FchmodatFlags::NoFollowSymlink)?;
-            writing(from, rename)
-        }
-        result => result,
-    }
-}
-
-/// Does something that takes the permission to write in a directory of our own.
-fn writing(directory: BorrowedFd, act: impl Fn() -> nix::Result<()>) -> nix::Result<()> {
-    match act() {
-        Err(Errno::EACCES) => {
-            let mode = Mode::from_bits_truncate(fstat(directory)?.st_mode);
-            fchmod(directory, mode | Mode::S_IRWXU)?;
-            let result = act();
-            fchmod(directory, mode)?;
-            result
-        }
-        result => result,
-    }
-}
-
-/// Renames to the first of a few names that is free; which one that was.
-fn rename_in_place(here: BorrowedFd, name: &CStr, wanted: &[u8]) -> io::Result<CString> {
-    for number in 0..MOST_TRIES {
-        let tail = if number == 0 { String::new() } else { format!("-{number}") };
-        let free = CString::new([wanted, tail.as_bytes()].concat())?;
-        match rename(here, name, here, &free) {
-            Err(Errno::EEXIST) => {}
-            result => return Ok(result.map(|()| free)?),
-        }
-    }
-    Err(Errno::EEXIST.into())
-}
-
-/// Where whoever looks at it works in it, git would take what was moved for a bare repository.
-fn disarm(parent: BorrowedFd, name: &CStr, deadline: Instant) -> io::Result<()> {
-    let stat = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-    if kind_of(stat.st_mode) != Kind::Directory {
-        return Ok(());
-    }
-    let directory = Opened::new(parent, name)?;
-    let mut walk = Walk::new(directory.as_fd(), Bounds::until(deadline))?;
-    let mut all = Ok(());
-    while let Some(step) = walk.next()? {
-        if let Step::Entry(head, _) = step
-            && head.to_bytes().eq_ignore_ascii_case(HEAD.to_bytes())
-        {
-            all = all.and(rename_in_place(walk.here(), &head, DISARMED.as_bytes()).map(drop));
-        }
-    }
-    all
 }
 
 /// A directory of somebody else's that cannot be looked through: whether the command could have made something in it.
