@@ -301,7 +301,7 @@ fn strict_is_refused() -> Result<(), Stop> {
     assert!(matches!(only, Err(Error::Unavailable(_))), "{only:?}");
     // Without a requirement what is left will do, and the outcome says so.
     let started = builder().limits(Limits::default()).build()?.run_code("sh", "true")?.started;
-    assert_eq!((started.mechanism, started.passed_over.len()), (Mechanism::Landlock, 1), "{started:?}");
+    assert_eq!((started.mechanism, started.passed_over.len()), (Mechanism::Landlock, 2), "{started:?}");
     let chosen = builder().mechanism(Choice::Landlock).require([Control::NetworkBlocked]).build()?;
     assert_eq!(chosen.capabilities().mechanism, Some(Mechanism::Landlock));
     Ok(())

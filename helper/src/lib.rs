@@ -92,6 +92,10 @@ pub fn door() {
 /// The whole program; returns its exit code.
 pub fn main() -> i32 {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    #[cfg(all(target_os = "linux", feature = "bubblewrap"))]
+    if let Some(code) = platform::go_on_inside(&arguments) {
+        return code;
+    }
     match cli::parse(&arguments) {
         Ok(Command::Help) => cli::print(&cli::help()),
         Ok(Command::Version) => cli::print(concat!("agentkit-jail ", env!("CARGO_PKG_VERSION"), "\n")),

@@ -5,7 +5,7 @@ use crate::jail::desk::{Desk, json};
 use crate::jail::stage::helper;
 use crate::support::outside::Snapshot;
 use crate::support::{Stop, need::need};
-use agentkit_protocol::{Capabilities, Commit, Control, Event, Policy, WorkDir};
+use agentkit_protocol::{Capabilities, Choice, Commit, Control, Event, Policy, WorkDir};
 use serde::Deserialize;
 use serde_json::json as object;
 use std::io::Write;
@@ -222,7 +222,8 @@ pub(crate) fn launchers_with_less_than_a_launch_needs() -> Result<(), Stop> {
 pub(crate) fn a_launcher_that_may_write_no_file() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let before = ["prlimit", "--fsize=10", "--"].map(str::to_owned);
-    let output = desk.call_under(&before, &[], &json(&desk.tracer())?)?;
+    let output =
+        desk.call_under(&before, &[], &json(&Policy { mechanism: Choice::Namespaces, ..desk.tracer() })?)?;
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), output.stdout.len(), desk.ran()), (Some(125), 0, false), "{output:?}");
     assert!(

@@ -119,6 +119,8 @@ impl fmt::Display for Level {
 pub enum Mechanism {
     /// Linux namespaces, made by the helper itself.
     Namespaces,
+    /// Linux namespaces, made by bubblewrap, for hosts where no other program may make them.
+    Bubblewrap,
     /// A profile of macOS's sandbox, which its tools call seatbelt.
     Seatbelt,
     /// Landlock and a stricter system-call filter, for hosts without user namespaces. It confines less: see the
@@ -130,6 +132,7 @@ impl fmt::Display for Mechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Mechanism::Namespaces => f.write_str("namespaces"),
+            Mechanism::Bubblewrap => f.write_str("bubblewrap"),
             Mechanism::Seatbelt => f.write_str("seatbelt"),
             Mechanism::Landlock => f.write_str("landlock"),
         }

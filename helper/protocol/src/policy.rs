@@ -99,6 +99,8 @@ pub enum Choice {
     Auto,
     /// [`Mechanism::Namespaces`] or none.
     Namespaces,
+    /// [`Mechanism::Bubblewrap`] or none.
+    Bubblewrap,
     /// [`Mechanism::Landlock`] or none.
     Landlock,
     /// [`Mechanism::Seatbelt`] or none.
@@ -109,6 +111,7 @@ impl From<Mechanism> for Choice {
     fn from(mechanism: Mechanism) -> Self {
         match mechanism {
             Mechanism::Namespaces => Choice::Namespaces,
+            Mechanism::Bubblewrap => Choice::Bubblewrap,
             Mechanism::Landlock => Choice::Landlock,
             Mechanism::Seatbelt => Choice::Seatbelt,
         }
@@ -121,6 +124,7 @@ impl Choice {
         match self {
             Choice::Auto => "auto",
             Choice::Namespaces => "namespaces",
+            Choice::Bubblewrap => "bubblewrap",
             Choice::Landlock => "landlock",
             Choice::Seatbelt => "seatbelt",
         }
@@ -131,6 +135,7 @@ impl Choice {
         match self {
             Choice::Auto => true,
             Choice::Namespaces => mechanism == Mechanism::Namespaces,
+            Choice::Bubblewrap => mechanism == Mechanism::Bubblewrap,
             Choice::Landlock => mechanism == Mechanism::Landlock,
             Choice::Seatbelt => mechanism == Mechanism::Seatbelt,
         }

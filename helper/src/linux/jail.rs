@@ -3,12 +3,14 @@
 use super::asked::Topics;
 #[cfg(feature = "landlock")]
 use super::attributes;
+#[cfg(feature = "bubblewrap")]
+use super::bubblewrap;
+#[cfg(any(feature = "namespaces", feature = "bubblewrap"))]
+use super::enclosed;
 #[cfg(feature = "landlock")]
 use super::landlock;
 #[cfg(feature = "namespaces")]
 use super::modes;
-#[cfg(feature = "namespaces")]
-use super::namespaces;
 use super::sys;
 use crate::error::{Context, Result};
 use crate::validate::Plan;
@@ -40,6 +42,9 @@ pub(crate) enum HeldBy {
         /// See [`View`](super::view::View).
         can_be_uncovered: bool,
     },
+    /// The kernel too, but it was bubblewrap that asked for it.
+    #[cfg(feature = "bubblewrap")]
+    Bubblewrap(bubblewrap::Monitor),
     /// Init, who ends them one by one.
     #[cfg(feature = "landlock")]
     Init(landlock::Tree),
@@ -50,6 +55,8 @@ impl Jail {
         match self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => Mechanism::Namespaces,
+            #[cfg(feature = "bubblewrap")]
+            HeldBy::Bubblewrap(_) => Mechanism::Bubblewrap,
             #[cfg(feature = "landlock")]
             HeldBy::Init(_) => Mechanism::Landlock,
         }
@@ -59,7 +66,11 @@ impl Jail {
     pub(crate) fn capabilities(&self, state: &ReadBack, plan: &Plan) -> Capabilities {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
-            HeldBy::Namespace { can_be_uncovered } => namespaces::derive(state, plan, *can_be_uncovered),
+            HeldBy::Namespace { can_be_uncovered } => {
+                enclosed::derive(Mechanism::Namespaces, state, plan, *can_be_uncovered)
+            }
+            #[cfg(feature = "bubblewrap")]
+            HeldBy::Bubblewrap(_) => enclosed::derive(Mechanism::Bubblewrap, state, plan, false),
             #[cfg(feature = "landlock")]
             HeldBy::Init(_) => landlock::derive(state, plan),
         }
@@ -70,6 +81,8 @@ impl Jail {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => Topics::of(plan),
+            #[cfg(feature = "bubblewrap")]
+            HeldBy::Bubblewrap(_) => Topics::of(plan),
             #[cfg(feature = "landlock")]
             HeldBy::Init(tree) => tree.topics(plan),
         }
@@ -84,6 +97,8 @@ impl Jail {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => modes::change(question, waits),
+            #[cfg(feature = "bubblewrap")]
+            HeldBy::Bubblewrap(_) => modes::change(question, waits),
             #[cfg(feature = "landlock")]
             HeldBy::Init(tree) => attributes::change(question, tree.roots(), waits),
         }
@@ -94,6 +109,8 @@ impl Jail {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => drop(sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL)),
+            #[cfg(feature = "bubblewrap")]
+            HeldBy::Bubblewrap(_) => drop(sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL)),
             #[cfg(feature = "landlock")]
             HeldBy::Init(tree) => tree.end(self),
         }
@@ -105,6 +122,8 @@ impl Jail {
             // The kernel makes init wait for all others.
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => Ok(()),
+            #[cfg(feature = "bubblewrap")]
+            HeldBy::Bubblewrap(_) => Ok(()),
             #[cfg(feature = "landlock")]
             HeldBy::Init(tree) => tree.wait_until_gone(self),
         }
@@ -115,6 +134,8 @@ impl Jail {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => 1,
+            #[cfg(feature = "bubblewrap")]
+            HeldBy::Bubblewrap(_) => 1,
             #[cfg(feature = "landlock")]
             HeldBy::Init(_) => self.pid.unsigned_abs(),
         }
@@ -125,6 +146,8 @@ impl Jail {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => false,
+            #[cfg(feature = "bubblewrap")]
+            HeldBy::Bubblewrap(_) => false,
             #[cfg(feature = "landlock")]
             HeldBy::Init(_) => true,
         }
@@ -136,6 +159,8 @@ impl Jail {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => sys::wait_with_usage(self.pid).context(STEP, "wait for init"),
+            #[cfg(feature = "bubblewrap")]
+            HeldBy::Bubblewrap(monitor) => monitor.bury(&self.pidfd),
             #[cfg(feature = "landlock")]
             HeldBy::Init(tree) => tree.bury(self),
         }

@@ -9,16 +9,22 @@
     )
 )]
 
-#[cfg(not(any(feature = "namespaces", feature = "landlock")))]
-compile_error!("the jail needs a mechanism: build it with the feature `namespaces` or `landlock`");
+#[cfg(not(any(feature = "namespaces", feature = "bubblewrap", feature = "landlock")))]
+compile_error!(
+    "the jail needs a mechanism: build it with the feature `namespaces`, `bubblewrap` or `landlock`"
+);
 
 mod asked;
 #[cfg(feature = "landlock")]
 mod attributes;
+#[cfg(feature = "bubblewrap")]
+mod bubblewrap;
 mod cgroup;
 mod claims;
 mod cpu;
 mod disk;
+#[cfg(any(feature = "namespaces", feature = "bubblewrap"))]
+mod enclosed;
 mod exec;
 mod forks;
 #[cfg(any(test, fuzzing))]
@@ -67,6 +73,8 @@ mod workdir;
 
 pub(crate) use crate::client_socket::ClientSocket;
 pub(crate) use crate::sanitize::{client_reporter, sanitize};
+#[cfg(feature = "bubblewrap")]
+pub(crate) use bubblewrap::go_on_inside;
 pub(crate) use probe::{probe, probe_each};
 pub(crate) use sanitize::{close_all_but_streams_and, reset_signals};
 pub(crate) use sys::{adopt, started_with_privilege};

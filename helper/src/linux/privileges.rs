@@ -35,7 +35,7 @@ pub(crate) fn drop_all() -> Result<()> {
 
 /// The same for this process alone, whoever it is: the bounding set is only root's to drop, and without new privileges it
 /// bounds nothing.
-#[cfg(feature = "landlock")]
+#[cfg(any(feature = "bubblewrap", feature = "landlock"))]
 pub(crate) fn drop_held() -> Result<()> {
     let mut capabilities = 0..;
     while capabilities.next().is_some_and(|it| sys::drop_from_bounding_set(it).is_ok()) {}

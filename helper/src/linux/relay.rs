@@ -144,6 +144,20 @@ impl Relays {
         Ok(())
     }
 
+    /// What takes the place of the caller's output, error and, unless the command reads nothing, input: for an init that is
+    /// another program.
+    #[cfg(feature = "bubblewrap")]
+    pub(crate) fn ends(&self) -> io::Result<Vec<OwnedFd>> {
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        let output = self.stdout.as_ref().map_or_else(|| stdout.as_fd(), AsFd::as_fd);
+        let error = self.stderr.as_ref().map_or_else(|| stderr.as_fd(), AsFd::as_fd);
+        [Some(output), Some(error), self.stdin.as_ref().map(AsFd::as_fd)]
+            .into_iter()
+            .flatten()
+            .map(|end| end.try_clone_to_owned())
+            .collect()
+    }
+
     /// Outside, once the jail exists: as long as we held these ends, the copiers would wait for us.
     pub(crate) fn let_go(&mut self) {
         self.stdin = None;

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 const STEP: &str = "supervise";
 /// How long set-up may take before it counts as hung; a launch takes milliseconds.
-const SET_UP: Duration = Duration::from_secs(10);
+pub(crate) const SET_UP: Duration = Duration::from_secs(10);
 /// How long the command may take to end in its own way once a signal asks for it.
 const GRACE: Duration = Duration::from_secs(2);
 /// Signals that come this soon after the first are the same request: timeout(1) sends one to its child and one to the

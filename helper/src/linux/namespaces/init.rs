@@ -1,38 +1,32 @@
 //! Pid 1 of the jail: sets everything up, starts the command, reaps, and takes all that is left down with it.
 
 use super::network::{self, Network};
-use super::{capabilities, landlock, mounts};
+use super::{landlock, mounts};
 use crate::error::{Context, Hint, Result};
 use crate::linux::asked::Topics;
+use crate::linux::enclosed;
 use crate::linux::exec::{Command, Places, Streams, TEMPORARY};
 use crate::linux::identity::{INNER_ID, Identity};
 use crate::linux::layers::Layer;
 use crate::linux::message::{self, Message, Outside};
 use crate::linux::mount_table::keep_apart;
 use crate::linux::pty;
-use crate::linux::reap::{Dead, bury_the_dead};
+use crate::linux::reap::{die_with_supervisor, reap_until_gone};
 use crate::linux::relay::Relays;
-use crate::linux::signals::{self, ForInit};
 use crate::linux::task::{Entrance, Task};
 use crate::linux::view::HOME;
-use crate::linux::{deadline, limits, privileges, read_back, seccomp, sys};
-use agentkit_protocol::{EndedBy, ReadBack};
+use crate::linux::{limits, privileges, read_back, seccomp, sys};
+use agentkit_protocol::{EndedBy, Mechanism, ReadBack};
 use nix::fcntl::{OFlag, open};
 use nix::libc;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Pid, setpgid};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const STEP: &str = "init";
-/// The wall clock is the supervisor's. But it looks at the jail's memory too, which a jail can make it wait for; so init,
-/// which looks at nothing, ends the run if it still goes on this long after its time.
-const SPARE: Duration = Duration::from_millis(500);
-
 /// Does the task and ends the process, and with it every other one in the jail.
 pub(crate) fn main(task: &Task<'_>, entrance: &mut Entrance, channel: OwnedFd) -> ! {
     let ended = run(task, entrance, &channel).unwrap_or_else(Message::NotStarted);
@@ -78,7 +72,8 @@ fn run(task: &Task<'_>, entrance: &mut Entrance, channel: &OwnedFd) -> Result<Me
     };
     read_back.launchers_limits.extend(launchers_limits);
     let can_be_uncovered = entrance.view.can_be_uncovered;
-    capabilities::check(&capabilities::derive(&read_back, task.plan, can_be_uncovered), task.plan)?;
+    let capabilities = enclosed::derive(Mechanism::Namespaces, &read_back, task.plan, can_be_uncovered);
+    enclosed::check(&capabilities, task.plan)?;
     let command = start(task, &mut entrance.relays, terminal.as_ref(), channel)?;
     let layers = mounted.overlay.iter().flat_map(|layers| [layers.upper.as_fd(), layers.host.as_fd()]);
     let handles = [mounted.proc.as_fd(), mounted.private.as_fd()]
@@ -92,9 +87,8 @@ fn run(task: &Task<'_>, entrance: &mut Entrance, channel: &OwnedFd) -> Result<Me
     let told = message::send(channel.as_fd(), &Message::Started { read_back }, &handles)
         .context(STEP, "report the start");
     let Some(pid) = command else { return told.map(|()| Message::Ended(EndedBy::Exit(0))) };
-    let time = Duration::from_millis(task.plan.limits.wall_ms).saturating_add(SPARE);
-    let deadline = deadline::after(Instant::now(), time);
-    Ok(told.and_then(|()| reap_until_gone(pid, deadline)).map_or_else(Message::Broke, Message::Ended))
+    let wall = Duration::from_millis(task.plan.limits.wall_ms);
+    Ok(told.and_then(|()| reap_until_gone(pid, wall)).map_or_else(Message::Broke, Message::Ended))
 }
 
 /// The supervisor has looked meanwhile.
@@ -139,21 +133,6 @@ fn start(
     Command::new(task.plan, program, places, streams, Topics::of(task.plan))?
         .start(channel, &nothing_more)
         .map(Some)
-}
-
-/// The kernel kills init when the supervisor dies, and the jail with it. If that happened already, the channel is
-/// closed: the parent's pid cannot tell, it is always 0 from inside.
-fn die_with_supervisor(channel: &OwnedFd) -> Result<()> {
-    let signal = (!Layer::DeathSignal.is_off()).then_some(Signal::SIGKILL);
-    nix::sys::prctl::set_pdeathsig(signal)
-        .map_err(io::Error::from)
-        .context(STEP, "prctl PR_SET_PDEATHSIG")?;
-    let mut ends = [PollFd::new(channel.as_fd(), PollFlags::empty())];
-    poll(&mut ends, PollTimeout::ZERO).map_err(io::Error::from).context(STEP, "poll the channel")?;
-    if ends.iter().any(|end| end.revents().is_some_and(|events| events.contains(PollFlags::POLLHUP))) {
-        std::process::exit(crate::exit_code::FAILED);
-    }
-    Ok(())
 }
 
 /// Exactly one user and one group: with several, each would have a process limit of its own.
@@ -214,24 +193,5 @@ fn forbid_nested_namespaces() -> Result<()> {
         // The filter alone has to do where /proc/sys is read-only, as in many containers.
         Err(error) if error.raw_os_error() == Some(libc::EROFS) => Ok(()),
         result => result.context(STEP, format_args!("write 0 to {path}")),
-    }
-}
-
-/// Waits for the command, passes on what asks it to end, and buries the orphans that come to pid 1 meanwhile.
-fn reap_until_gone(command: libc::pid_t, deadline: Instant) -> Result<EndedBy> {
-    loop {
-        match signals::wait_as_init(deadline)? {
-            ForInit::Child => loop {
-                match bury_the_dead(command)? {
-                    Dead::Command(end) => return Ok(end),
-                    Dead::Many if Instant::now() < deadline => {}
-                    Dead::Many | Dead::NoMore => break,
-                }
-            },
-            // The command was not waited for yet, so that the number is still that of the group it leads. A dead group
-            // needs no signal.
-            ForInit::PassOn(signal) => drop(sys::signal_group(command, signal)),
-            ForInit::Late => return Ok(EndedBy::WallClock),
-        }
     }
 }

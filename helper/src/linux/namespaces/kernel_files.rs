@@ -4,6 +4,7 @@ use super::detached::{clone, open_inside};
 use super::root::Root;
 use crate::error::{Context, Hint, Result};
 use crate::linux::layers::Layer;
+use crate::linux::proc_files::{IDENTITY, SETTINGS, SHOWN};
 use crate::linux::sys;
 use agentkit_protocol::ProcFiles;
 use nix::fcntl::{AT_FDCWD, OFlag, open};
@@ -15,27 +16,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 const STEP: &str = "mounts";
-
-/// What a full `/proc` shows beside processes: what `ps`, `free`, `uptime` and runtimes read. A list of what is shown, not
-/// of what is hidden, since each kernel adds to it.
-const SHOWN: [&str; 12] = [
-    "cpuinfo",
-    "filesystems",
-    "loadavg",
-    "meminfo",
-    "mounts",
-    "net",
-    "self",
-    "stat",
-    "thread-self",
-    "uptime",
-    "version",
-    "vmstat",
-];
-/// Shown, but only to be read: the kernel's settings.
-const SETTINGS: &str = "sys";
-/// Of those, what tells one machine from another.
-const IDENTITY: &str = "sys/kernel/random/boot_id";
 
 /// Whether there is one of the jail's own: the kernel mounts none without its pid namespace.
 pub(crate) fn is_own() -> bool {

@@ -1,6 +1,5 @@
 //! The mechanism `namespaces`, one file a step. Step 5: one `clone3` with every namespace at once.
 
-mod capabilities;
 pub(super) mod detached;
 mod init;
 mod kernel_files;
@@ -8,8 +7,6 @@ mod landlock;
 mod mounts;
 mod network;
 pub(super) mod root;
-
-pub(crate) use capabilities::derive;
 
 use crate::error::{Context, Hint, NO_USER_NAMESPACES, Result};
 use crate::linux::jail::{HeldBy, Jail};

@@ -79,6 +79,9 @@ pub(crate) struct Entry {
     /// Its mount stands at its path, also outside.
     #[cfg(feature = "landlock")]
     in_place: bool,
+    /// Where else its mount stands, outside.
+    #[cfg(feature = "bubblewrap")]
+    stands_at: Option<PathBuf>,
 }
 
 impl Entry {
@@ -92,6 +95,8 @@ impl Entry {
             outside: None,
             #[cfg(feature = "landlock")]
             in_place: false,
+            #[cfg(feature = "bubblewrap")]
+            stands_at: None,
         }
     }
 
@@ -102,6 +107,28 @@ impl Entry {
 
     pub(crate) fn is_dir(&self) -> bool {
         self.kind == Kind::Directory
+    }
+
+    /// Mounts what was opened at another path, in the mount namespace of this process.
+    #[cfg(feature = "bubblewrap")]
+    pub(crate) fn mount_at(&mut self, path: PathBuf) -> Result<()> {
+        let place = open_real(&path).context(STEP, format_args!("open {path:?}"))?;
+        sys::attach_mount(self.mount()?.as_fd(), place.as_fd())
+            .context(STEP, format_args!("move_mount to {path:?}"))?;
+        self.stands_at = Some(path);
+        Ok(())
+    }
+
+    /// That path, if it was mounted there.
+    #[cfg(feature = "bubblewrap")]
+    pub(crate) fn stands_at(&self) -> Option<&Path> {
+        self.stands_at.as_deref()
+    }
+
+    /// Device and inode of what was judged.
+    #[cfg(feature = "bubblewrap")]
+    pub(crate) fn identity(&self) -> (u64, u64) {
+        self.identity
     }
 
     /// See [`super::View::open_as_root`].

@@ -1,4 +1,4 @@
-//! From what was read back to what may be claimed.
+//! From what was read back to what may be claimed of a jail that has namespaces of its own, whoever made them.
 
 use crate::error::Result;
 use crate::linux::claims::{FILTER_MODE, cpu, held, polled_memory};
@@ -21,7 +21,7 @@ const PROMISED: [Control; 8] = [
 ];
 
 /// Claims exactly what the kernel confirmed. `uncoverable` is [`View::can_be_uncovered`](crate::linux::view::View::can_be_uncovered).
-pub(crate) fn derive(state: &ReadBack, plan: &Plan, uncoverable: bool) -> Capabilities {
+pub(crate) fn derive(mechanism: Mechanism, state: &ReadBack, plan: &Plan, uncoverable: bool) -> Capabilities {
     let own = |name: &str| state.own_namespaces.iter().any(|own| own == name);
     let filtered = state.seccomp_mode == FILTER_MODE;
     let unprivileged = state.capabilities == 0 && state.no_new_privs && state.limits_bind;
@@ -38,8 +38,8 @@ pub(crate) fn derive(state: &ReadBack, plan: &Plan, uncoverable: bool) -> Capabi
                 "RLIMIT_NPROC is not in force, or does not bind this user",
             ),
         ),
-        (Control::MemoryLimited, memory(state, plan)),
-        (Control::DiskLimited, disk(state, plan)),
+        (Control::MemoryLimited, memory(mechanism, state, plan)),
+        (Control::DiskLimited, disk(mechanism, state, plan)),
         (Control::CpuLimited, cpu()),
         (Control::SyscallsFiltered, held(filtered, "seccomp is not in filter mode")),
         (
@@ -51,7 +51,7 @@ pub(crate) fn derive(state: &ReadBack, plan: &Plan, uncoverable: bool) -> Capabi
         (Control::KilledAsATree, held(own("pid"), "no pid namespace of its own")),
     ];
     Capabilities {
-        mechanism: Some(Mechanism::Namespaces),
+        mechanism: Some(mechanism),
         controls: controls.into_iter().map(|(control, level)| (control, claim(level))).collect(),
         failure: None,
     }
@@ -90,21 +90,31 @@ fn network(holds: bool, plan: &Plan) -> Level {
     Level::Partial(format!("all but sockets and pipes of host programs that lie in {shared}"))
 }
 
-fn memory(state: &ReadBack, plan: &Plan) -> Level {
+fn memory(mechanism: Mechanism, state: &ReadBack, plan: &Plan) -> Level {
     let most = plan.limits.memory.saturating_add(plan.limits.disk);
     if state.memory_group.is_some_and(|limit| limit <= most) {
         return Level::Full;
     }
-    polled_memory(if state.sockets_tell { "" } else { "queues of sockets, " })
+    polled_memory(match mechanism {
+        // Its file systems have a size, but as many files as the kernel likes.
+        Mechanism::Bubblewrap => "queues of sockets, what the kernel keeps of each file (about 1 KiB), ",
+        _ if state.sockets_tell => "",
+        _ => "queues of sockets, ",
+    })
 }
 
-fn disk(state: &ReadBack, plan: &Plan) -> Level {
+fn disk(mechanism: Mechanism, state: &ReadBack, plan: &Plan) -> Level {
     match plan.workdir {
         _ if plan.rules.iter().any(|(_, access)| *access == Access::Rw) => {
             Level::Partial("all but what the rules make writable, which is only bounded per file".to_owned())
         }
+        WorkDir::Scratch if mechanism == Mechanism::Bubblewrap => Level::Partial(
+            "the private directories are bounded together by the kernel, but for how many files are in them, each of which \
+             takes about 1 KiB of the host's memory"
+                .to_owned(),
+        ),
         WorkDir::Scratch | WorkDir::Overlay { .. } => Level::Full,
-        WorkDir::Bind(_) if plan.workdir_read_only && state.workdir_read_only => Level::Full,
+        WorkDir::Bind(_) if mechanism != Mechanism::Bubblewrap && plan.workdir_read_only && state.workdir_read_only => Level::Full,
         WorkDir::Bind(_) => Level::Polled(
             "the private directories are bounded together by the kernel; in the work dir the supervisor looks every 10 ms at \
              what its file system lost and counts what changed, with all that was in it before; without files that are left \
@@ -142,7 +152,7 @@ mod tests {
         let plan = validate::plan(Policy::new(["true"])).unwrap();
         let mut state = confirmed();
         change(&mut state);
-        let capabilities = derive(&state, &plan, false);
+        let capabilities = derive(Mechanism::Namespaces, &state, &plan, false);
         assert_eq!(check(&capabilities, &plan).is_err(), !capabilities.missing(PROMISED).is_empty());
         capabilities.missing(PROMISED).into_iter().map(|(control, _)| control).collect()
     }
@@ -153,11 +163,20 @@ mod tests {
     }
 
     #[test]
+    fn of_bubblewraps_file_systems_nobody_bounds_the_number_of_files() {
+        let plan = validate::plan(Policy::new(["true"])).unwrap();
+        let of = |mechanism| {
+            derive(mechanism, &confirmed(), &plan, false).controls[&Control::DiskLimited].is_full()
+        };
+        assert!(of(Mechanism::Namespaces) && !of(Mechanism::Bubblewrap));
+    }
+
+    #[test]
     fn what_rules_show_of_the_host_can_hold_its_sockets() {
         let level = |access| {
             let mut asked = Policy::new(["true"]);
             asked.rules = vec![agentkit_protocol::Rule { path: "/srv".into(), access }];
-            let found = derive(&confirmed(), &validate::plan(asked).unwrap(), false);
+            let found = derive(Mechanism::Namespaces, &confirmed(), &validate::plan(asked).unwrap(), false);
             [NetworkBlocked, DiskLimited].map(|control| found.controls[&control] == Level::Full)
         };
         use Control::*;
@@ -172,7 +191,9 @@ mod tests {
             asked.workdir = WorkDir::Bind("/srv".into());
             asked.rules = vec![agentkit_protocol::Rule { path: "/srv".into(), access }];
             let state = ReadBack { workdir_read_only, ..confirmed() };
-            derive(&state, &validate::plan(asked).unwrap(), false).controls[&Control::DiskLimited].clone()
+            derive(Mechanism::Namespaces, &state, &validate::plan(asked).unwrap(), false).controls
+                [&Control::DiskLimited]
+                .clone()
         };
         assert_eq!(level(Access::Ro, true), Level::Full);
         // Of a file system that is read-only, a part that is mounted in it can be writable.
@@ -198,7 +219,7 @@ mod tests {
         let mut asked = Policy::new(["true"]);
         asked.require.insert(Control::MemoryLimited);
         let plan = validate::plan(asked).unwrap();
-        let failure = check(&derive(&confirmed(), &plan, false), &plan).unwrap_err();
+        let failure = check(&derive(Mechanism::Namespaces, &confirmed(), &plan, false), &plan).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Required);
         assert!(failure.message.contains("memory_limited is required, but here it is polled"), "{failure}");
     }
