@@ -1,48 +1,52 @@
 //! The mechanism `bubblewrap` by itself, where there is one: what it claims, what it refuses, and that nothing is left of it.
 
-use crate::jail::desk::Desk;
+use crate::Named;
+use crate::jail::desk::{Desk, json};
 use crate::jail::stage::{helper, unique};
+use crate::support::need::need;
 use crate::support::{Stop, eventually, processes};
 use agentkit_protocol::{
-    Bytes, Choice, Commit, Control, FailureKind, Mechanism, Net, Policy, Probe, Watch, WorkDir,
+    Access, Bytes, Choice, Commit, Control, Event, FailureKind, GitNames, Level, Mechanism, Net, Policy,
+    Probe, Rule, Watch, WorkDir,
 };
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-/// A test by its name.
-type Named = (&'static str, fn() -> Result<(), Stop>);
 
 pub(crate) const TESTS: &[Named] = &[
     ("a_probe_claims_what_a_run_reads_back", a_probe_claims_what_a_run_reads_back),
     ("what_it_cannot_do_is_refused_by_name", what_it_cannot_do_is_refused_by_name),
     ("a_work_dir_of_the_host_is_written_as_its_owner", a_work_dir_of_the_host_is_written_as_its_owner),
+    ("what_the_host_mounts_meanwhile_is_told", what_the_host_mounts_meanwhile_is_told),
     ("a_program_that_others_can_change_is_not_run", a_program_that_others_can_change_is_not_run),
+    ("the_command_gets_nothing_of_what_set_it_up", the_command_gets_nothing_of_what_set_it_up),
+    ("nobody_reads_a_policy_in_a_command_line", nobody_reads_a_policy_in_a_command_line),
     ("nothing_outlives_its_launcher", nothing_outlives_its_launcher),
 ];
 
+/// Of the host's it shows the system directories alone.
 fn policy(script: &str) -> Policy {
-    Policy { mechanism: Choice::Bubblewrap, ..Policy::new(["sh", "-c", script]) }
-}
-
-fn probe(desk: &Desk) -> Result<Probe, Stop> {
-    Ok(serde_json::from_slice(&desk.call(&["--probe", "--json"], b"")?.stdout)?)
+    let env = [("PATH".to_owned(), "/usr/bin:/bin".into())].into();
+    Policy { mechanism: Choice::Bubblewrap, env, ..Policy::new(["/bin/sh", "-c", script]) }
 }
 
 /// Where there is one that works.
 fn desk() -> Result<Desk, Stop> {
-    let desk = Desk::anywhere()?;
-    match probe(&desk)?.each.get(&Mechanism::Bubblewrap).and_then(|it| it.failure.as_ref()) {
-        Some(failure) => Err(Stop::Skip(failure.to_string())),
-        None => Ok(desk),
-    }
+    need("bubblewrap")?;
+    Desk::anywhere()
+}
+
+fn rule(desk: &Desk, path: &str, access: Access) -> Rule {
+    Rule { path: Bytes::from(desk.path(path)), access }
 }
 
 fn a_probe_claims_what_a_run_reads_back() -> Result<(), Stop> {
     let desk = desk()?;
-    let run = desk.launch(&policy("cat; echo x >/tmp/x && ! echo x >/x; test \"$(ls /proc/cpuinfo)\" = /proc/cpuinfo; ! cat /proc/cpuinfo"))?;
+    let probe: Probe = serde_json::from_slice(&desk.call(&["--probe", "--json"], b"")?.stdout)?;
+    let run = desk.launch(&policy("cat; echo x >/tmp/x && ! echo x >/x"))?;
     let started = run.started()?;
-    assert_eq!(started.capabilities, probe(&desk)?.each[&Mechanism::Bubblewrap]);
+    assert_eq!(started.capabilities, probe.each[&Mechanism::Bubblewrap]);
     assert_eq!((started.mechanism, run.status.code()), (Mechanism::Bubblewrap, Some(0)), "{run:?}");
     let state = started.read_back;
     assert_eq!((state.no_new_privs, state.seccomp_mode, state.capabilities), (true, 2, 0));
@@ -57,25 +61,36 @@ fn a_probe_claims_what_a_run_reads_back() -> Result<(), Stop> {
 
 fn what_it_cannot_do_is_refused_by_name() -> Result<(), Stop> {
     let desk = desk()?;
-    let work = Bytes::from(desk.path("work"));
-    let refused = |asked: &Policy, what: &str| -> Result<(), Stop> {
-        let run = desk.launch(asked)?;
+    for path in ["work/.git/hooks", "work/.git/objects", "work/.git/refs", "shown/part", "work/part"] {
+        fs::create_dir_all(desk.path(path))?;
+    }
+    fs::write(desk.path("work/.git/HEAD"), "ref: refs/heads/x\n")?;
+    let refused = |asked: Policy, what: &str| -> Result<(), Stop> {
+        let run = desk.launch(&asked)?;
         let failure = run.failure()?;
         assert_eq!((failure.kind, run.stdout.len()), (FailureKind::Host, 0), "{what}: {failure}");
         assert!(failure.message.contains(what) && failure.hint.is_some(), "{what}: {failure}");
         Ok(())
     };
+    let work = Bytes::from(desk.path("work"));
     let overlay = WorkDir::Overlay { path: work.clone(), commit: Commit::Never };
-    refused(&Policy { workdir: overlay, ..policy("echo ran") }, "overlay")?;
+    refused(Policy { workdir: overlay, ..policy("echo ran") }, "overlay")?;
     let watch = Watch { paths: vec!["/secret/key".into()], ..Watch::default() };
-    refused(&Policy { watch, ..policy("echo ran") }, "watch.paths")?;
+    refused(Policy { watch, ..policy("echo ran") }, "watch.paths")?;
     let watch = Watch { tcp_ports: vec![80], ..Watch::default() };
-    refused(&Policy { watch, ..policy("echo ran") }, "watch.tcp_ports")?;
-    for part in ["hooks", "objects", "refs"] {
-        fs::create_dir_all(desk.path("work/.git").join(part))?;
+    refused(Policy { watch, ..policy("echo ran") }, "watch.tcp_ports")?;
+    let bound = Policy { workdir: WorkDir::Bind(work), ..policy("echo ran") };
+    refused(bound.clone(), "git")?;
+    // What lies in something that is shown: by the time it is mounted there, a link could lead elsewhere.
+    for access in [Access::Ro, Access::Rw, Access::Hide, Access::Tmpfs] {
+        let rules = vec![rule(&desk, "work/part", access)];
+        refused(Policy { rules, git: GitNames::Off, ..bound.clone() }, "work/part")?;
+        if access != Access::Ro {
+            let rules = vec![rule(&desk, "shown", Access::Ro), rule(&desk, "shown/part", access)];
+            refused(Policy { rules, ..policy("echo ran") }, "shown/part")?;
+        }
     }
-    fs::write(desk.path("work/.git/HEAD"), "ref: refs/heads/x\n")?;
-    refused(&Policy { workdir: WorkDir::Bind(work), ..policy("echo ran") }, "git")
+    Ok(())
 }
 
 fn a_work_dir_of_the_host_is_written_as_its_owner() -> Result<(), Stop> {
@@ -83,8 +98,33 @@ fn a_work_dir_of_the_host_is_written_as_its_owner() -> Result<(), Stop> {
     let asked = Policy { mechanism: Choice::Bubblewrap, ..desk.policy("echo x >new && stat -c %u new .") };
     let run = desk.launch(&asked)?;
     assert_eq!((run.status.code(), &run.stdout[..]), (Some(0), &b"1000\n1000\n"[..]), "{run:?}");
-    let owner = |name| fs::metadata(desk.path(name)).map(|it| std::os::unix::fs::MetadataExt::uid(&it));
+    let owner = |name| fs::metadata(desk.path(name)).map(|it| it.uid());
     assert_eq!(owner("work/new")?, owner("work")?);
+    Ok(())
+}
+
+/// It arrives inside, with the host's own rights, where the host's mounts tell others of what comes below them.
+fn what_the_host_mounts_meanwhile_is_told() -> Result<(), Stop> {
+    need("root")?;
+    let desk = desk()?;
+    fs::create_dir(desk.path("shown"))?;
+    let level = |propagation: &str, rules: Vec<Rule>| -> Result<Level, Stop> {
+        let before = format!(
+            "exec unshare --mount --propagation {propagation} \
+             setpriv --reuid 65534 --regid 65534 --clear-groups \"$0\" --report-fd 3 3>&1"
+        );
+        let before = ["sh", "-c", &before].map(str::to_owned);
+        let run = desk.call_under(&before, &[], &json(&Policy { rules, ..policy("true") })?)?;
+        let first = run.stdout.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        match serde_json::from_slice(first)? {
+            Event::Started(started) => Ok(started.capabilities.level(Control::FilesystemConfined).clone()),
+            other => Err(Stop::Fail(format!("{other:?}"))),
+        }
+    };
+    let shown = || vec![rule(&desk, "shown", Access::Ro)];
+    let partial = level("shared", shown())?;
+    assert!(partial.reason().is_some_and(|why| why.contains("the host mounts")), "{partial:?}");
+    assert_eq!([level("private", shown())?, level("shared", Vec::new())?], [Level::Full, Level::Full]);
     Ok(())
 }
 
@@ -93,12 +133,71 @@ fn a_program_that_others_can_change_is_not_run() -> Result<(), Stop> {
     let desk = desk()?;
     let planted = desk.path("work/bwrap");
     fs::write(&planted, "#!/bin/sh\ntouch \"${0%/*}/planted\"\n")?;
-    fs::set_permissions(&planted, std::os::unix::fs::PermissionsExt::from_mode(0o777))?;
+    fs::set_permissions(&planted, PermissionsExt::from_mode(0o777))?;
     let before = ["sh", "-c", "PATH=\"$0:$PATH\" exec \"$@\"", &desk.path("work").to_string_lossy()]
         .map(str::to_owned);
     let run = desk.call_under(&before, &["--mechanism", "bubblewrap", "--", "echo", "ran"], b"")?;
     assert!(run.stdout == b"ran\n" && !desk.path("work/planted").exists(), "{run:?}");
     Ok(())
+}
+
+/// No descriptor, no way to run the helper inside, no session of the caller's.
+fn the_command_gets_nothing_of_what_set_it_up() -> Result<(), Stop> {
+    let desk = desk()?;
+    let script = "ls /proc/self/fd | grep -v '^[0123]$'; /agentkit-jail --version; cut -d' ' -f6 /proc/self/stat; \
+                  cut -d' ' -f6 /proc/$$/stat; echo $$";
+    let run = desk.launch(&policy(script))?;
+    let said = String::from_utf8_lossy(&run.stdout).into_owned();
+    let said: Vec<&str> = said.lines().collect();
+    let [session, shells, shell] = said[..] else { return Err(Stop::Fail(format!("{run:?}"))) };
+    assert!(session == shells && shells == shell, "{run:?}");
+    // What the kernel executes in the name of init, which was this program.
+    for interpreter in ["/agentkit-jail", "/proc/self/exe"] {
+        let script = desk.path("work/script");
+        fs::write(&script, format!("#!{interpreter}\n"))?;
+        fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
+        let argv = vec![script.as_os_str().as_encoded_bytes().into(), "--version".into()];
+        let run = desk.launch(&Policy { mechanism: Choice::Bubblewrap, argv, ..desk.policy("") })?;
+        let is_walled = run.started().is_ok_and(|started| !started.read_back.landlock);
+        assert!(run.stdout.is_empty() && (run.failure().is_ok() || is_walled), "{interpreter}: {run:?}");
+    }
+    Ok(())
+}
+
+/// Everybody on the host can read one.
+fn nobody_reads_a_policy_in_a_command_line() -> Result<(), Stop> {
+    let desk = desk()?;
+    let secret = unique("bubblewrap-secret");
+    fs::create_dir(desk.path(&secret))?;
+    let asked = Policy {
+        rules: vec![rule(&desk, &secret, Access::Ro)],
+        env: [("MARKER".to_owned(), Bytes::from(secret.as_bytes()))].into(),
+        ..policy("echo started; exec sleep 1000")
+    };
+    let launcher = Command::new(helper()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut launcher = Killed(launcher);
+    serde_json::to_writer(launcher.0.stdin.take().ok_or_else(|| Stop::Fail("no pipe".into()))?, &asked)?;
+    eventually("the command runs", Duration::from_secs(10), || !processes::with_marker(&secret).is_empty())?;
+    let lines: Vec<_> = fs::read_dir("/proc")?
+        .flatten()
+        .filter_map(|process| fs::read(process.path().join("cmdline")).ok())
+        .map(|line| String::from_utf8_lossy(&line).into_owned())
+        .collect();
+    assert!(
+        lines.iter().any(|line| line.starts_with("bwrap\0"))
+            && !lines.iter().any(|line| line.contains(&secret))
+    );
+    Ok(())
+}
+
+/// A launcher that does not outlive its test.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
 }
 
 fn nothing_outlives_its_launcher() -> Result<(), Stop> {

@@ -1,5 +1,6 @@
 //! The mechanism `landlock` by itself: what it claims, what it refuses, and that nothing is left of it.
 
+use crate::Named;
 use crate::jail::desk::{Desk, json, me};
 use crate::jail::stage::{helper, unique};
 use crate::support::need::need;
@@ -14,9 +15,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-/// A test by its name.
-type Named = (&'static str, fn() -> Result<(), Stop>);
 
 pub(crate) const TESTS: &[Named] = &[
     ("a_probe_claims_what_a_run_reads_back", a_probe_claims_what_a_run_reads_back),

@@ -11,9 +11,10 @@ pub(crate) const REQUIRE: &str = "AGENTKIT_TEST_REQUIRE";
 type Check = fn() -> Result<(), String>;
 
 /// The abilities, by name, and how each is found. None of the checks uses the code under test.
-const ABILITIES: [(&str, Check); 5] = [
+const ABILITIES: [(&str, Check); 6] = [
     ("userns", user_namespaces),
     ("seccomp", seccomp_filters),
+    ("bubblewrap", bubblewrap),
     ("python", python),
     ("root", root),
     ("unprivileged", unprivileged),
@@ -59,6 +60,10 @@ fn seccomp_filters() -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{list} has no errno"))
+}
+
+fn bubblewrap() -> Result<(), String> {
+    succeeds(Command::new("bwrap").args(["--unshare-all", "--ro-bind", "/", "/", "true"]))
 }
 
 fn python() -> Result<(), String> {

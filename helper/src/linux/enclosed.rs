@@ -6,6 +6,7 @@ use crate::linux::layers::claim;
 use crate::promises;
 use crate::validate::Plan;
 use agentkit_protocol::{Access, Capabilities, Control, Level, Mechanism, Net, ReadBack, WorkDir};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// What this mechanism must deliver whenever it works at all.
@@ -20,8 +21,17 @@ const PROMISED: [Control; 8] = [
     Control::KilledAsATree,
 ];
 
-/// Claims exactly what the kernel confirmed. `uncoverable` is [`View::can_be_uncovered`](crate::linux::view::View::can_be_uncovered).
-pub(crate) fn derive(mechanism: Mechanism, state: &ReadBack, plan: &Plan, uncoverable: bool) -> Capabilities {
+/// What keeps a view from holding whatever happens on the host meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Gap {
+    /// See [`View::can_be_uncovered`](crate::linux::view::View::can_be_uncovered).
+    Uncoverable,
+    /// What the host mounts below something that is shown arrives inside, as writable as there.
+    MountsArrive,
+}
+
+/// Claims exactly what the kernel confirmed.
+pub(crate) fn derive(mechanism: Mechanism, state: &ReadBack, plan: &Plan, gap: Option<Gap>) -> Capabilities {
     let own = |name: &str| state.own_namespaces.iter().any(|own| own == name);
     let filtered = state.seccomp_mode == FILTER_MODE;
     let unprivileged = state.capabilities == 0 && state.no_new_privs && state.limits_bind;
@@ -29,7 +39,7 @@ pub(crate) fn derive(mechanism: Mechanism, state: &ReadBack, plan: &Plan, uncove
     let process_limit = state.rlimits.get("nproc").is_some_and(|&limit| limit <= plan.limits.processes);
     let controls = [
         (Control::NetworkBlocked, network(own("net") && filtered && confined, plan)),
-        (Control::FilesystemConfined, filesystem(confined, uncoverable)),
+        (Control::FilesystemConfined, filesystem(confined, gap)),
         (Control::ProcessesIsolated, held(own("pid") && own("ipc"), "no pid or ipc namespace of its own")),
         (
             Control::ProcessesContained,
@@ -57,18 +67,23 @@ pub(crate) fn derive(mechanism: Mechanism, state: &ReadBack, plan: &Plan, uncove
     }
 }
 
-fn filesystem(holds: bool, uncoverable: bool) -> Level {
-    match (holds, uncoverable) {
+fn filesystem(holds: bool, gap: Option<Gap>) -> Level {
+    match (holds, gap) {
         (false, _) => {
             Level::None("no mount namespace of its own, or privileges left to change it".to_owned())
         }
         // A mount goes with the name that it is on, in every mount namespace but that of whoever takes the name away.
-        (true, true) => Level::Partial(
+        (true, Some(Gap::Uncoverable)) => Level::Partial(
             "all but what a rule hides or protects in a host directory that the jail sees, once a program of the host \
              puts another file in its place, as editors and git do"
                 .to_owned(),
         ),
-        (true, false) => Level::Full,
+        (true, Some(Gap::MountsArrive)) => Level::Partial(
+            "all but what the host mounts, while this runs, below a directory that is shown to be read: it is shown as well, \
+             and can be written as on the host"
+                .to_owned(),
+        ),
+        (true, None) => Level::Full,
     }
 }
 
@@ -152,7 +167,7 @@ mod tests {
         let plan = validate::plan(Policy::new(["true"])).unwrap();
         let mut state = confirmed();
         change(&mut state);
-        let capabilities = derive(Mechanism::Namespaces, &state, &plan, false);
+        let capabilities = derive(Mechanism::Namespaces, &state, &plan, None);
         assert_eq!(check(&capabilities, &plan).is_err(), !capabilities.missing(PROMISED).is_empty());
         capabilities.missing(PROMISED).into_iter().map(|(control, _)| control).collect()
     }
@@ -166,7 +181,7 @@ mod tests {
     fn of_bubblewraps_file_systems_nobody_bounds_the_number_of_files() {
         let plan = validate::plan(Policy::new(["true"])).unwrap();
         let of = |mechanism| {
-            derive(mechanism, &confirmed(), &plan, false).controls[&Control::DiskLimited].is_full()
+            derive(mechanism, &confirmed(), &plan, None).controls[&Control::DiskLimited].is_full()
         };
         assert!(of(Mechanism::Namespaces) && !of(Mechanism::Bubblewrap));
     }
@@ -176,7 +191,7 @@ mod tests {
         let level = |access| {
             let mut asked = Policy::new(["true"]);
             asked.rules = vec![agentkit_protocol::Rule { path: "/srv".into(), access }];
-            let found = derive(Mechanism::Namespaces, &confirmed(), &validate::plan(asked).unwrap(), false);
+            let found = derive(Mechanism::Namespaces, &confirmed(), &validate::plan(asked).unwrap(), None);
             [NetworkBlocked, DiskLimited].map(|control| found.controls[&control] == Level::Full)
         };
         use Control::*;
@@ -191,7 +206,7 @@ mod tests {
             asked.workdir = WorkDir::Bind("/srv".into());
             asked.rules = vec![agentkit_protocol::Rule { path: "/srv".into(), access }];
             let state = ReadBack { workdir_read_only, ..confirmed() };
-            derive(Mechanism::Namespaces, &state, &validate::plan(asked).unwrap(), false).controls
+            derive(Mechanism::Namespaces, &state, &validate::plan(asked).unwrap(), None).controls
                 [&Control::DiskLimited]
                 .clone()
         };
@@ -219,7 +234,7 @@ mod tests {
         let mut asked = Policy::new(["true"]);
         asked.require.insert(Control::MemoryLimited);
         let plan = validate::plan(asked).unwrap();
-        let failure = check(&derive(Mechanism::Namespaces, &confirmed(), &plan, false), &plan).unwrap_err();
+        let failure = check(&derive(Mechanism::Namespaces, &confirmed(), &plan, None), &plan).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Required);
         assert!(failure.message.contains("memory_limited is required, but here it is polled"), "{failure}");
     }

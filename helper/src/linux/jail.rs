@@ -6,10 +6,10 @@ use super::attributes;
 #[cfg(feature = "bubblewrap")]
 use super::bubblewrap;
 #[cfg(any(feature = "namespaces", feature = "bubblewrap"))]
-use super::enclosed;
+use super::enclosed::{self, Gap};
 #[cfg(feature = "landlock")]
 use super::landlock;
-#[cfg(feature = "namespaces")]
+#[cfg(any(feature = "namespaces", feature = "bubblewrap"))]
 use super::modes;
 use super::sys;
 use crate::error::{Context, Result};
@@ -39,12 +39,16 @@ pub(crate) enum HeldBy {
     /// The kernel: they end with init.
     #[cfg(feature = "namespaces")]
     Namespace {
-        /// See [`View`](super::view::View).
-        can_be_uncovered: bool,
+        /// What keeps its view from being held.
+        gap: Option<Gap>,
     },
     /// The kernel too, but it was bubblewrap that asked for it.
     #[cfg(feature = "bubblewrap")]
-    Bubblewrap(bubblewrap::Monitor),
+    Bubblewrap {
+        monitor: bubblewrap::Monitor,
+        /// The same.
+        gap: Option<Gap>,
+    },
     /// Init, who ends them one by one.
     #[cfg(feature = "landlock")]
     Init(landlock::Tree),
@@ -56,7 +60,7 @@ impl Jail {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => Mechanism::Namespaces,
             #[cfg(feature = "bubblewrap")]
-            HeldBy::Bubblewrap(_) => Mechanism::Bubblewrap,
+            HeldBy::Bubblewrap { .. } => Mechanism::Bubblewrap,
             #[cfg(feature = "landlock")]
             HeldBy::Init(_) => Mechanism::Landlock,
         }
@@ -66,11 +70,9 @@ impl Jail {
     pub(crate) fn capabilities(&self, state: &ReadBack, plan: &Plan) -> Capabilities {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
-            HeldBy::Namespace { can_be_uncovered } => {
-                enclosed::derive(Mechanism::Namespaces, state, plan, *can_be_uncovered)
-            }
+            HeldBy::Namespace { gap } => enclosed::derive(self.mechanism(), state, plan, *gap),
             #[cfg(feature = "bubblewrap")]
-            HeldBy::Bubblewrap(_) => enclosed::derive(Mechanism::Bubblewrap, state, plan, false),
+            HeldBy::Bubblewrap { gap, .. } => enclosed::derive(self.mechanism(), state, plan, *gap),
             #[cfg(feature = "landlock")]
             HeldBy::Init(_) => landlock::derive(state, plan),
         }
@@ -82,7 +84,7 @@ impl Jail {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => Topics::of(plan),
             #[cfg(feature = "bubblewrap")]
-            HeldBy::Bubblewrap(_) => Topics::of(plan),
+            HeldBy::Bubblewrap { .. } => Topics::of(plan),
             #[cfg(feature = "landlock")]
             HeldBy::Init(tree) => tree.topics(plan),
         }
@@ -98,7 +100,7 @@ impl Jail {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => modes::change(question, waits),
             #[cfg(feature = "bubblewrap")]
-            HeldBy::Bubblewrap(_) => modes::change(question, waits),
+            HeldBy::Bubblewrap { .. } => modes::change(question, waits),
             #[cfg(feature = "landlock")]
             HeldBy::Init(tree) => attributes::change(question, tree.roots(), waits),
         }
@@ -110,7 +112,7 @@ impl Jail {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => drop(sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL)),
             #[cfg(feature = "bubblewrap")]
-            HeldBy::Bubblewrap(_) => drop(sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL)),
+            HeldBy::Bubblewrap { .. } => drop(sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL)),
             #[cfg(feature = "landlock")]
             HeldBy::Init(tree) => tree.end(self),
         }
@@ -123,7 +125,7 @@ impl Jail {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => Ok(()),
             #[cfg(feature = "bubblewrap")]
-            HeldBy::Bubblewrap(_) => Ok(()),
+            HeldBy::Bubblewrap { .. } => Ok(()),
             #[cfg(feature = "landlock")]
             HeldBy::Init(tree) => tree.wait_until_gone(self),
         }
@@ -135,7 +137,7 @@ impl Jail {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => 1,
             #[cfg(feature = "bubblewrap")]
-            HeldBy::Bubblewrap(_) => 1,
+            HeldBy::Bubblewrap { .. } => 1,
             #[cfg(feature = "landlock")]
             HeldBy::Init(_) => self.pid.unsigned_abs(),
         }
@@ -147,7 +149,7 @@ impl Jail {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => false,
             #[cfg(feature = "bubblewrap")]
-            HeldBy::Bubblewrap(_) => false,
+            HeldBy::Bubblewrap { .. } => false,
             #[cfg(feature = "landlock")]
             HeldBy::Init(_) => true,
         }
@@ -160,7 +162,7 @@ impl Jail {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => sys::wait_with_usage(self.pid).context(STEP, "wait for init"),
             #[cfg(feature = "bubblewrap")]
-            HeldBy::Bubblewrap(monitor) => monitor.bury(&self.pidfd),
+            HeldBy::Bubblewrap { monitor, .. } => monitor.bury(&self.pidfd),
             #[cfg(feature = "landlock")]
             HeldBy::Init(tree) => tree.bury(self),
         }

@@ -139,6 +139,7 @@ fn is_shortage(failure: &Failure) -> bool {
             | libc::ENFILE
             | libc::ENOBUFS
             | libc::ENOMEM
+            | libc::ETIMEDOUT
             | libc::ETOOMANYREFS,
         ) => true,
         _ => false,

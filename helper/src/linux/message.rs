@@ -27,6 +27,9 @@ pub(crate) const MOST_DESCRIPTORS: usize = 7 + MOST_WATCHED_PATHS;
 /// What init says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
+    /// Init is there, which its supervisor has not started itself. Comes with its pidfd.
+    #[cfg(feature = "bubblewrap")]
+    Ready,
     /// Everything is in force and the command was executed. Comes with descriptors: `/proc`, a private
     /// directory, the socket that tells about sockets if `read_back` has it, the work dir if it is the host's, the
     /// terminal's outer end if the policy asks for one, the upper layer and the host directory if the work dir is an

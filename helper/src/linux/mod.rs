@@ -45,6 +45,8 @@ mod mount_table;
 #[cfg(feature = "namespaces")]
 mod namespaces;
 mod overlay;
+#[cfg(any(feature = "namespaces", feature = "bubblewrap"))]
+mod own_files;
 mod owner_map;
 mod pace;
 mod privileges;
@@ -68,6 +70,8 @@ mod tree;
 mod usage;
 mod vfork;
 mod view;
+#[cfg(any(feature = "namespaces", feature = "bubblewrap"))]
+mod wall;
 mod watch;
 mod workdir;
 

@@ -49,6 +49,17 @@ impl MountTable {
         self.lines().filter(|line| line.kind == b"proc").map(|line| plain(line.point))
     }
 
+    /// Whether what is mounted in one of them arrives in copies, or the other way round; see mount_namespaces(7).
+    #[cfg(feature = "bubblewrap")]
+    pub(crate) fn spreads(&self) -> bool {
+        let tells = |field: &[u8]| field.starts_with(b"shared:") || field.starts_with(b"master:");
+        let mut lines = self.0.split(|byte| *byte == b'\n');
+        lines.any(|line| {
+            let optional = line.split(|byte| *byte == b' ').skip(6);
+            optional.take_while(|field| *field != b"-").any(tells)
+        })
+    }
+
     /// By which other paths these places, or parts of them, can be reached: bind mounts.
     pub(crate) fn other_names(&self, places: &[PathBuf]) -> Vec<PathBuf> {
         let mounts: Vec<_> =
@@ -129,6 +140,16 @@ mod tests {
         let found: Vec<_> = MountTable(table.to_vec()).of_processes().collect();
         let paths: Vec<_> = found.iter().map(|path| path.as_os_str().as_bytes()).collect();
         assert_eq!(paths, [&b"/proc"[..], b"/srv/a b\\\nc", b"/srv/x\xff"]);
+    }
+
+    #[test]
+    #[cfg(feature = "bubblewrap")]
+    fn what_tells_others_of_its_mounts_is_known() {
+        let spreads = |fields: &str| {
+            MountTable(format!("27 1 254:0 / /shared:1 rw {fields}- ext4 /dev/vda rw\n").into()).spreads()
+        };
+        assert!(spreads("shared:1 ") && spreads("master:2 ") && spreads("unbindable shared:1 "));
+        assert!(!spreads("") && !spreads("unbindable "));
     }
 
     #[test]

@@ -9,27 +9,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// What a full `/proc` shows beside processes: what `ps`, `free`, `uptime` and runtimes read. A list of what is shown, not
-/// of what is hidden, since each kernel adds to it.
-pub(crate) const SHOWN: [&str; 12] = [
-    "cpuinfo",
-    "filesystems",
-    "loadavg",
-    "meminfo",
-    "mounts",
-    "net",
-    "self",
-    "stat",
-    "thread-self",
-    "uptime",
-    "version",
-    "vmstat",
-];
-/// Shown, but only to be read: the kernel's settings.
-pub(crate) const SETTINGS: &str = "sys";
-/// Of those, what tells one machine from another.
-pub(crate) const IDENTITY: &str = "sys/kernel/random/boot_id";
-
 /// The text of a file, with what is none replaced.
 pub(crate) fn read(path: &str) -> io::Result<String> {
     read_all(File::from(open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?))

@@ -253,6 +253,9 @@ impl<'a> Supervisor<'a> {
                 self.kill(Cause::Ended(if out_of_memory { EndedBy::Memory } else { ended }));
             }
             Some((Message::Gone, _)) => {}
+            // Waited for before.
+            #[cfg(feature = "bubblewrap")]
+            Some((Message::Ready, _)) => {}
             Some((Message::NotStarted(failure), _)) => self.kill(Cause::NotStarted(failure)),
             Some((Message::Broke(failure), _)) => self.kill(Cause::Broke(failure)),
         }

@@ -1,17 +1,22 @@
 //! The file view as arguments of bubblewrap, in order, each with its reason.
 
 use super::init::{AS_INIT, OWN_PROGRAM};
-use super::{STEP, handover};
+use super::{STEP, proc};
 use crate::error::{Context, Result};
 use crate::linux::identity::INNER_ID;
-use crate::linux::proc_files::{IDENTITY, SETTINGS, SHOWN};
+use crate::linux::own_files::{DEVICE_LINKS, DEVICES, IDENTITY, accounts};
+use crate::linux::proc_files::of_descriptor;
 use crate::linux::task::Task;
 use crate::linux::view::{Access, Entry, HOME, View};
 use crate::linux::workdir::SCRATCH;
 use agentkit_protocol::{Net, ProcFiles, WorkDir};
+use nix::fcntl::{OFlag, open};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::Mode;
 use std::ffi::{CString, OsStr};
-use std::io::{self, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -19,29 +24,48 @@ use std::path::{Path, PathBuf};
 pub(super) const PRIVATE: &str = "/private";
 /// The host's, which a mount without devices makes a file that nobody can open.
 const NOTHING: &str = "/dev/null";
-const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/urandom"];
-const DEVICE_LINKS: [(&str, &str); 5] = [
-    ("/dev/fd", "/proc/self/fd"),
-    ("/dev/stdin", "/proc/self/fd/0"),
-    ("/dev/stdout", "/proc/self/fd/1"),
-    ("/dev/stderr", "/proc/self/fd/2"),
-    ("/dev/random", "urandom"),
-];
-/// Links of a `/proc` with the kernel's files to what each process has of its own.
-const OF_PROCESSES: [&str; 4] = ["mounts", "net", "self", "thread-self"];
 
 /// What bubblewrap is started with.
 pub(super) struct Arguments {
+    /// What the command line says. The rest is in a file: it may be longer than the kernel takes, and everybody on the host
+    /// can read a command line.
     pub(super) words: Vec<CString>,
-    /// What it reads contents from, by their numbers.
+    /// What bubblewrap and init find by their numbers.
     pub(super) files: Vec<OwnedFd>,
 }
 
 impl Arguments {
     /// Those for one jail. `channel` is init's.
     pub(super) fn of(task: &Task, view: &View, channel: BorrowedFd) -> Result<Self> {
-        let mut all = Arguments { words: Vec::new(), files: Vec::new() };
-        all.add(["bwrap", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"])?;
+        let Options { text, mut files } = Options::of(task, view)?;
+        let write = || -> io::Result<File> {
+            let mut file = File::from(memfd_create(c"arguments", MFdFlags::MFD_CLOEXEC)?);
+            file.write_all(&text)?;
+            file.rewind()?;
+            Ok(file)
+        };
+        let options = write().context(STEP, "write the arguments")?;
+        let numbers = [&options.as_fd(), &channel].map(|file| file.as_raw_fd().to_string());
+        let [options_number, channel_number] = &numbers;
+        let words = ["bwrap", "--args", options_number, OWN_PROGRAM, AS_INIT, channel_number];
+        files.push(options.into());
+        let words = words.map(CString::new).into_iter().collect::<std::result::Result<_, _>>();
+        Ok(Arguments { words: words.map_err(io::Error::from).context(STEP, "make an argument")?, files })
+    }
+}
+
+/// Each with a zero byte after it.
+#[derive(Default)]
+struct Options {
+    text: Vec<u8>,
+    files: Vec<OwnedFd>,
+}
+
+impl Options {
+    fn of(task: &Task, view: &View) -> Result<Self> {
+        let mut all = Options::default();
+        // No session of its own: whoever ends the launch ends its process group. The command gets one from init.
+        all.add(["--die-with-parent", "--as-pid-1", "--cap-drop", "ALL"])?;
         all.add([
             "--unshare-user",
             "--unshare-pid",
@@ -60,14 +84,17 @@ impl Arguments {
         all.show_entries(view)?;
         all.show_own_program()?;
         all.add(["--remount-ro", "/"])?;
-        all.add([OWN_PROGRAM, AS_INIT, &channel.as_raw_fd().to_string()])?;
         Ok(all)
     }
 
     fn add<W: AsRef<OsStr>>(&mut self, words: impl IntoIterator<Item = W>) -> Result<()> {
         for word in words {
-            let word = CString::new(word.as_ref().as_bytes());
-            self.words.push(word.map_err(io::Error::from).context(STEP, "make an argument")?);
+            let word = word.as_ref().as_bytes();
+            if word.contains(&0) {
+                return Err(io::Error::other("it has a zero byte")).context(STEP, "make an argument");
+            }
+            self.text.extend_from_slice(word);
+            self.text.push(0);
         }
         Ok(())
     }
@@ -89,7 +116,7 @@ impl Arguments {
         for (path, _) in &view.system.binds {
             self.bind("--ro-bind-try", path, path)?;
         }
-        for (path, text) in handover::accounts() {
+        for (path, text) in accounts() {
             let (content, mut writer) = io::pipe().context(STEP, "pipe")?;
             writer.write_all(text.as_bytes()).context(STEP, format_args!("write {path}"))?;
             self.add(["--perms", "0644", "--file", &content.as_raw_fd().to_string(), path])?;
@@ -106,17 +133,13 @@ impl Arguments {
         self.add(["--proc", "/proc"])?;
         for entry in std::fs::read_dir("/proc").context(STEP, "list /proc")? {
             let entry = entry.context(STEP, "list /proc")?;
-            let (name, path) = (entry.file_name(), entry.path());
-            let is_process = name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
-            let is_shown = match files {
-                ProcFiles::Full => name == SETTINGS || SHOWN.iter().any(|shown| name == *shown),
-                ProcFiles::Processes => OF_PROCESSES.iter().any(|shown| name == *shown),
-            };
-            if is_process || is_shown {
+            let (kind, path) = (entry.file_type().context(STEP, "list /proc")?, entry.path());
+            // A link leads to what is shown of this, or into a part of the system that no jail sees.
+            if kind.is_symlink() || proc::is_shown(files, &entry.file_name()) {
                 continue;
             }
-            self.hide(&path, entry.file_type().context(STEP, "list /proc")?.is_dir(), "0000")?;
-            if path.is_dir() {
+            self.hide(&path, kind.is_dir(), "0000")?;
+            if kind.is_dir() {
                 self.add([OsStr::new("--remount-ro"), path.as_os_str()])?;
             }
         }
@@ -158,8 +181,8 @@ impl Arguments {
                     self.hide(path, entry.is_dir(), mode)?;
                     seals.extend(entry.is_dir().then_some(path));
                 }
-                // Refused before.
-                Access::Overlaid(_) | Access::Sealed | Access::Pin => {}
+                // In something that is read-only already. The others are refused before.
+                Access::Sealed | Access::Overlaid(_) | Access::Pin => {}
             }
         }
         for path in seals {
@@ -182,10 +205,15 @@ impl Arguments {
         self.add([path])
     }
 
-    /// This program is init inside too. It is all that the command sees of the host that no policy names.
+    /// This program is init inside too: this very file, whatever stands by now where it was started from. Once the command
+    /// runs, the link leads nowhere.
     fn show_own_program(&mut self) -> Result<()> {
-        let own = std::env::current_exe().context(STEP, "find this program")?;
-        self.bind("--ro-bind", &own, Path::new(OWN_PROGRAM))
+        let own = open("/proc/self/exe", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())
+            .map_err(io::Error::from)
+            .context(STEP, "open this program")?;
+        self.link(Path::new(OWN_PROGRAM), Path::new(&of_descriptor(own.as_fd())))?;
+        self.files.push(own);
+        Ok(())
     }
 }
 

@@ -2,13 +2,13 @@
 
 use super::STEP;
 use crate::error::{Context, Result};
-use crate::linux::identity::INNER_ID;
+use crate::linux::enclosed::Gap;
 use crate::linux::message;
 use crate::linux::program::Program;
 use crate::linux::read_back::Namespaces;
 use crate::linux::relay::Relays;
 use crate::linux::task::Task;
-use crate::linux::view::{HOME, View};
+use crate::linux::view::View;
 use crate::validate::Plan;
 use agentkit_protocol::{Bytes, Policy, Rule, VERSION, Watch, frame};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -19,10 +19,6 @@ use std::io::{self, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// Init is there. Comes with its pidfd.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Ready {}
 
 /// What to do. Comes with a file that holds it, since it may be long, and with the command's streams: output, error, and
 /// input if there is one.
@@ -38,6 +34,8 @@ pub(super) struct Handover {
     workdir: Option<Bytes>,
     pub(super) launcher: Namespaces,
     pub(super) memory_group: Option<u64>,
+    /// What keeps the view from being held.
+    pub(super) gap: Option<Gap>,
 }
 
 /// A [`Program`] in words.
@@ -50,7 +48,7 @@ struct Executable {
 }
 
 impl Handover {
-    pub(super) fn new(task: &Task, view: &View, launcher: Namespaces) -> Self {
+    pub(super) fn new(task: &Task, view: &View, launcher: Namespaces, gap: Option<Gap>) -> Self {
         let sources = view.entries.iter().filter(|entry| entry.access.has_source());
         Handover {
             policy: policy(task.plan),
@@ -66,6 +64,7 @@ impl Handover {
             workdir: view.workdir.as_ref().map(bytes),
             launcher,
             memory_group: task.group.as_ref().map(|group| group.limit),
+            gap,
         }
     }
 
@@ -80,14 +79,14 @@ impl Handover {
         };
         let file = write().context(STEP, "write down what init has to do")?;
         let descriptors: Vec<_> = [file.as_fd()].into_iter().chain(streams.iter().map(AsFd::as_fd)).collect();
-        message::send(channel, &Ready {}, &descriptors).context(STEP, "tell init what to do")
+        message::send(channel, &(), &descriptors).context(STEP, "tell init what to do")
     }
 
     /// By init, with the streams.
     pub(super) fn receive(channel: BorrowedFd) -> Result<(Self, Vec<OwnedFd>)> {
         let receive = || -> io::Result<_> {
             let gone = || io::Error::other("the supervisor is gone");
-            let (Ready {}, descriptors) = message::receive(channel)?.ok_or_else(gone)?;
+            let ((), descriptors) = message::receive(channel)?.ok_or_else(gone)?;
             let mut descriptors = descriptors.into_iter();
             let file = File::from(descriptors.next().ok_or_else(gone)?);
             let handover = frame::read(file).map_err(io::Error::other)?.ok_or_else(gone)?;
@@ -160,19 +159,6 @@ fn bytes(path: impl AsRef<OsStr>) -> Bytes {
 
 fn path(bytes: &Bytes) -> &Path {
     Path::new(OsStr::from_bytes(&bytes.0))
-}
-
-/// Programs want to know who they are; the host's accounts are nobody's business.
-pub(super) fn accounts() -> [(&'static str, String); 4] {
-    [
-        (
-            "/etc/passwd",
-            format!("jail:x:{INNER_ID}:{INNER_ID}::{HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"),
-        ),
-        ("/etc/group", format!("jail:x:{INNER_ID}:\nnogroup:x:65534:\n")),
-        ("/etc/hosts", "127.0.0.1 localhost jail\n::1 localhost\n".to_owned()),
-        ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n".to_owned()),
-    ]
 }
 
 #[cfg(test)]

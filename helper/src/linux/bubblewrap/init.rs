@@ -2,7 +2,8 @@
 
 use super::STEP;
 use super::arguments::PRIVATE;
-use super::handover::{Handover, Ready};
+use super::handover::Handover;
+use super::proc;
 use crate::error::{Context, Hint, Result, failure};
 use crate::linux::asked::Topics;
 use crate::linux::enclosed;
@@ -11,7 +12,7 @@ use crate::linux::message::{self, Message};
 use crate::linux::reap::{die_with_supervisor, reap_until_gone};
 use crate::linux::resolve::replaced;
 use crate::linux::view::HOME;
-use crate::linux::{limits, privileges, read_back, seccomp, signals, sys};
+use crate::linux::{limits, privileges, read_back, sanitize, seccomp, signals, sys, wall};
 use crate::validate::{self, Plan};
 use agentkit_protocol::{EndedBy, FailureKind, Mechanism, Net, ReadBack};
 use nix::fcntl::{OFlag, open};
@@ -39,14 +40,19 @@ pub(crate) fn go_on_inside(arguments: &[OsString]) -> Option<i32> {
     let number: i32 = number.to_str().filter(|_| first == AS_INIT)?.parse().ok()?;
     // Whoever started this program gave it away.
     let is_open = Path::new("/proc/self/fd").join(number.to_string()).symlink_metadata().is_ok();
-    (number > libc::STDERR_FILENO && is_open).then(|| main(&sys::adopt(number)))
+    (number > libc::STDERR_FILENO && is_open).then(|| main(number))
 }
 
-fn main(channel: &OwnedFd) -> i32 {
-    let ended = run(channel).unwrap_or_else(Message::NotStarted);
+fn main(channel: i32) -> i32 {
+    // This program's own file first of all, by which a script of the command's could have it executed.
+    let closed = sanitize::close_all_but_streams_and(&[channel]).context(STEP, "close inherited descriptors");
+    let channel = sys::adopt(channel);
+    let ended = closed.and_then(|()| run(&channel)).unwrap_or_else(Message::NotStarted);
     // If the supervisor is gone, nobody is left to tell.
-    drop(message::send(channel.as_fd(), &ended, &[]));
-    0
+    match message::send(channel.as_fd(), &ended, &[]) {
+        Ok(()) => 0,
+        Err(_) => crate::exit_code::FAILED,
+    }
 }
 
 /// The set-up as a list of steps. An error is one before the command was started.
@@ -65,22 +71,24 @@ fn run(channel: &OwnedFd) -> Result<Message> {
         handover.workdir().map_or(Ok(false), |path| has_flag(path, FsFlags::ST_RDONLY))?;
     write_files(&plan)?;
     let loopback = plan.net != Net::None && TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).is_ok();
-    let proc = open_directory(Path::new("/proc"))?;
+    let processes = open_directory(Path::new("/proc"))?;
     let private = open_directory(Path::new(TEMPORARY))?;
     let workdir = plan.writes_to_bound_workdir().then(|| open_directory(handover.directory())).transpose()?;
     let launchers_limits = limits::apply(&plan.limits, 0)?;
     privileges::drop_held()?;
+    let landlock = wall::restrict()?;
     seccomp::load(loopback, plan.writes_host_files())?;
     let mut read_back = ReadBack {
+        landlock,
         loopback,
         memory_group: handover.memory_group,
         workdir_read_only,
         ..read_back::read(&plan.limits, &handover.launcher)?
     };
     read_back.launchers_limits.extend(launchers_limits);
-    enclosed::check(&enclosed::derive(Mechanism::Bubblewrap, &read_back, &plan, false), &plan)?;
+    enclosed::check(&enclosed::derive(Mechanism::Bubblewrap, &read_back, &plan, handover.gap), &plan)?;
     let command = start(&handover, &plan, input, channel)?;
-    let handles: Vec<_> = [&proc, &private].into_iter().chain(&workdir).map(AsFd::as_fd).collect();
+    let handles: Vec<_> = [&processes, &private].into_iter().chain(&workdir).map(AsFd::as_fd).collect();
     let told = message::send(channel.as_fd(), &Message::Started { read_back }, &handles)
         .context(STEP, "report the start");
     let Some(pid) = command else { return told.map(|()| Message::Ended(EndedBy::Exit(0))) };
@@ -99,7 +107,7 @@ fn answer(channel: &OwnedFd) -> Result<()> {
         ));
     }
     let own = sys::open_pidfd(own.cast_signed()).context(STEP, "pidfd_open")?;
-    message::send(channel.as_fd(), &Ready {}, &[own.as_fd()]).context(STEP, "answer the supervisor")
+    message::send(channel.as_fd(), &Message::Ready, &[own.as_fd()]).context(STEP, "answer the supervisor")
 }
 
 /// The command's, for this process until there is one. Returns the command's input, if it has any.
@@ -130,6 +138,7 @@ fn check_view(handover: &Handover, plan: &Plan) -> Result<()> {
             return Err(replaced(path));
         }
     }
+    proc::check(plan.proc)?;
     let root = Path::new("/");
     if !has_flag(root, FsFlags::ST_RDONLY)? {
         return Err(failure(FailureKind::Host, STEP, "the jail's root can be written"));

@@ -12,61 +12,75 @@ const USUAL: &str = "/usr/bin/bwrap";
 const NAME: &str = "bwrap";
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const EXECUTABLE_BY_ALL: u32 = 0o111;
+const WITH_PRIVILEGE: u32 = 0o6000;
 
 /// The distribution's, or the first in `PATH` that is root's alone. Never one that this jail could have changed.
 pub(super) fn find(view: &View) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let named =
         std::env::split_paths(&path).filter(|above| above.is_absolute()).map(|above| above.join(NAME));
-    let mut passed_over = Vec::new();
+    let is_in_reach =
+        |real: &Path| view.entries.iter().any(|it| it.access.is_writable() && real.starts_with(&it.path));
+    let mut passed_over = String::new();
     for candidate in std::iter::once(PathBuf::from(USUAL)).chain(named) {
         let Ok(real) = candidate.canonicalize() else { continue };
-        if is_roots_alone(&real)
-            && !view.entries.iter().any(|it| it.access.is_writable() && real.starts_with(&it.path))
-        {
-            return Ok(real);
-        }
-        passed_over
-            .push(format!("{candidate:?} is not used, since somebody else than root could have changed it"));
+        let why = if is_in_reach(&real) { Some(CHANGEABLE) } else { why_not(&real) };
+        let Some(why) = why else { return Ok(real) };
+        passed_over.push_str(&format!("; {candidate:?} is not used, since {why}"));
     }
-    let message = format!(
-        "there is no {NAME}: neither {USUAL} nor one in PATH that only root can write. {}",
-        passed_over.join(". ")
-    );
-    Err(failure(FailureKind::Host, STEP, message.trim_end()))
-        .hint("install the distribution's package `bubblewrap`")
+    let message = format!("there is no {NAME} to use, neither {USUAL} nor one in PATH{passed_over}");
+    Err(failure(FailureKind::Host, STEP, message)).hint("install the distribution's package `bubblewrap`")
 }
 
-/// It and everything above it. Paths are real ones.
-fn is_roots_alone(program: &Path) -> bool {
+const CHANGEABLE: &str = "somebody else than root could have changed it";
+
+/// Why it is not to be run. Everything above it counts as well. The path is a real one.
+fn why_not(program: &Path) -> Option<&'static str> {
     let is_roots = |path: &Path| {
         path.symlink_metadata().is_ok_and(|meta| meta.uid() == 0 && meta.mode() & WRITABLE_BY_OTHERS == 0)
     };
-    let runs = program
-        .metadata()
-        .is_ok_and(|meta| meta.is_file() && meta.mode() & EXECUTABLE_BY_ALL == EXECUTABLE_BY_ALL);
-    runs && program.ancestors().all(is_roots)
+    let Ok(meta) = program.metadata() else { return Some("it cannot be reached") };
+    if !program.ancestors().all(is_roots) {
+        Some(CHANGEABLE)
+    } else if !meta.is_file() || meta.mode() & EXECUTABLE_BY_ALL != EXECUTABLE_BY_ALL {
+        Some("not everybody may execute it")
+    } else if meta.mode() & WITH_PRIVILEGE != 0 {
+        // It forgets with whom it is to die, and makes root's namespaces.
+        Some("it is set-user-id: a jail is to need no privilege")
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_roots_alone;
+    use super::{CHANGEABLE, why_not};
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
     #[test]
     fn only_what_root_alone_can_change_is_run() {
         let shell = Path::new("/bin/sh").canonicalize().unwrap();
-        assert!(is_roots_alone(&shell));
+        assert_eq!(why_not(&shell), None);
         // Whoever owns it, the directory for temporary files is everybody's.
         let place = tempfile::tempdir().unwrap();
         let copy = place.path().join("bwrap");
         std::fs::write(&copy, "").unwrap();
         std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
-        assert!(
-            !is_roots_alone(&copy)
-                && !is_roots_alone(Path::new("/etc"))
-                && !is_roots_alone(Path::new("/none"))
-        );
+        assert_eq!(why_not(&copy), Some(CHANGEABLE));
+        for no_program in ["/etc", "/etc/passwd", "/none"] {
+            assert!(why_not(Path::new(no_program)).is_some(), "{no_program}");
+        }
+    }
+
+    #[test]
+    fn none_that_gives_privilege_is_run() {
+        for path in ["/usr/bin/su", "/usr/bin/passwd", "/usr/bin/mount"].map(Path::new) {
+            if path.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o6000 != 0) {
+                assert!(
+                    why_not(&path.canonicalize().unwrap()).is_some_and(|why| why.contains("set-user-id"))
+                );
+            }
+        }
     }
 }

@@ -1,32 +1,19 @@
 //! What this mechanism cannot do is refused by name, as something that this host lacks: another one may do it.
 
 use super::STEP;
+use super::arguments::PRIVATE;
+use super::init::OWN_PROGRAM;
 use crate::error::{Hint, Result, failure};
 use crate::linux::task::Task;
-use crate::linux::view::{Access, Kind, View};
+use crate::linux::view::{Access, Entry, View};
 use agentkit_protocol::{Failure, FailureKind, WorkDir};
 
 const HINT: &str =
     "that takes the mechanism `namespaces`, and so a host where every program may make user namespaces";
 
-/// Root's other uid cannot use what is its owner's unless it was opened before, and nothing of the user's ever changes
-/// hands.
-fn owners(view: &View) -> Result<()> {
-    match view.entries.iter().find(|entry| entry.access.is_owned() && entry.stands_at().is_none()) {
-        None => Ok(()),
-        Some(entry) => Err(cannot(&format!("give {:?} to the user that root becomes", entry.path)))
-            .hint(
-                "start it as the owner of the directory, use a scratch work dir, or name this mechanism (--mechanism bubblewrap)",
-            ),
-    }
-}
-
 /// Refuses a task that asks for it.
 pub(super) fn what_it_cannot(task: &Task, view: &View) -> Result<()> {
     let plan = task.plan;
-    if task.identity.gives_up_root() {
-        owners(view)?;
-    }
     let refused = [
         (matches!(plan.workdir, WorkDir::Overlay { .. }), "keep the changes to a work dir apart (overlay)"),
         (task.terminal.is_some(), "give a terminal (tty)"),
@@ -40,28 +27,42 @@ pub(super) fn what_it_cannot(task: &Task, view: &View) -> Result<()> {
         return Err(cannot("protect names that git executes in a repository that may be written"))
             .hint("`git` can be `off` in the policy (--git off), for a repository whose hooks and settings you look at before you use it");
     }
+    if task.identity.gives_up_root() {
+        owners(view)?;
+    }
     entries(view)
 }
 
-/// What takes a second look at a mount that stands already, or a name that host programs can take away.
-fn entries(view: &View) -> Result<()> {
-    for entry in &view.entries {
-        let path = &entry.path;
-        match entry.access {
-            Access::Sealed | Access::Pin => {
-                return Err(cannot(&format!("protect {path:?} in something that can be written"))).hint(HINT);
-            }
-            _ if entry.kind == Kind::Link => {
-                return Err(cannot(&format!("cover the link {path:?}"))).hint(HINT);
-            }
-            _ => {}
-        }
+/// Root's other uid cannot use what is its owner's unless it was opened before, and nothing of the user's ever changes
+/// hands.
+fn owners(view: &View) -> Result<()> {
+    match view.entries.iter().find(|entry| entry.access.is_owned() && entry.stands_at().is_none()) {
+        None => Ok(()),
+        Some(entry) => Err(cannot(&format!("give {:?} to the user that root becomes", entry.path))).hint(
+            "start it as the owner of the directory, use a scratch work dir, or name this mechanism (--mechanism bubblewrap)",
+        ),
     }
-    if view.can_be_uncovered {
-        return Err(cannot(
-            "hide or protect something where host programs can put another file in its place",
-        ))
-        .hint(HINT);
+}
+
+/// Bubblewrap follows a place by its name. In the jail's own root nobody can put a link there, and in the system directories
+/// only root can; but in what else is shown of the host somebody could, another jail for one, and so have something
+/// shown that no policy names.
+fn entries(view: &View) -> Result<()> {
+    let mut around: Vec<&Entry> = Vec::new();
+    for entry in &view.entries {
+        while around.pop_if(|above| !entry.path.starts_with(&above.path)).is_some() {}
+        let path = &entry.path;
+        if [PRIVATE, OWN_PROGRAM].iter().any(|own| path.starts_with(own)) {
+            return Err(cannot(&format!("show {path:?}, where its own files are"))).hint(HINT);
+        }
+        let above = around.last().map(|above| above.access);
+        let is_shown = matches!(above, Some(Access::Sealed)) || above.is_some_and(Access::has_source);
+        let is_sealed = entry.access == Access::Sealed && above != Some(Access::Writable);
+        if is_shown && !is_sealed {
+            let message = format!("treat {path:?} in another way than what is shown around it");
+            return Err(cannot(&message)).hint(HINT);
+        }
+        around.push(entry);
     }
     Ok(())
 }
@@ -73,30 +74,45 @@ fn cannot(what: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linux::view::{Entry, System};
+    use crate::linux::view::{Kind, System};
     use std::path::Path;
 
-    fn refused(access: Access, kind: Kind, can_be_uncovered: bool) -> bool {
-        let entries = vec![Entry::new(Path::new("/a"), kind, access, (0, 0))];
-        let view = View {
-            system: System::default(),
-            entries,
-            spellings: Vec::new(),
-            workdir: None,
-            can_be_uncovered,
-        };
-        super::entries(&view).is_err()
+    fn refused(list: &[(&str, Access)]) -> Option<String> {
+        let entries =
+            list.iter().map(|(path, access)| Entry::new(Path::new(path), Kind::Directory, *access, (0, 0)));
+        let system = System { binds: vec![("/usr".into(), true)], ..System::default() };
+        let entries = entries.collect();
+        let view = View { system, entries, spellings: Vec::new(), workdir: None, can_be_uncovered: false };
+        super::entries(&view).err().map(|failure| failure.message)
     }
 
     #[test]
-    fn what_covers_a_part_of_what_is_written_is_refused() {
-        for access in [Access::ReadOnly, Access::Writable, Access::Hidden, Access::Private] {
-            assert!(!refused(access, Kind::Directory, false), "{access:?}");
-            assert!(
-                refused(access, Kind::Directory, true) && refused(access, Kind::Link, false),
-                "{access:?}"
-            );
+    fn what_stands_in_its_own_root_is_shown() {
+        for list in [
+            &[("/a", Access::ReadOnly), ("/ab", Access::Writable), ("/b", Access::Private)][..],
+            &[("/a", Access::Hidden), ("/a/b", Access::ReadOnly), ("/a/b/c", Access::Sealed)],
+            &[("/a", Access::Readable), ("/a/b", Access::Sealed), ("/a/b/c", Access::Sealed)],
+            &[("/usr/share/a", Access::Hidden), ("/usr/share/b", Access::Writable)],
+        ] {
+            assert_eq!(refused(list), None, "{list:?}");
         }
-        assert!(refused(Access::Sealed, Kind::File, false) && refused(Access::Pin, Kind::File, false));
+    }
+
+    #[test]
+    fn what_stands_in_something_shown_is_refused_by_name() {
+        for access in [Access::ReadOnly, Access::Writable, Access::Hidden, Access::Private, Access::Pin] {
+            for around in [Access::Writable, Access::ReadOnly, Access::Readable, Access::Sealed] {
+                let list = [("/a", around), ("/a/x", access)];
+                assert!(refused(&list).is_some_and(|message| message.contains("/a/x")), "{list:?}");
+            }
+        }
+        assert!(refused(&[("/a", Access::Writable), ("/a/x", Access::Sealed)]).is_some());
+    }
+
+    #[test]
+    fn its_own_files_are_not_covered() {
+        for path in ["/private", "/private/tmp", "/agentkit-jail"] {
+            assert!(refused(&[(path, Access::Writable)]).is_some(), "{path}");
+        }
     }
 }

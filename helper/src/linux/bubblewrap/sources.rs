@@ -5,6 +5,7 @@ use super::STEP;
 use crate::error::{Context, Hint, Result, failure};
 use crate::linux::identity::Identity;
 use crate::linux::mount_table::keep_apart;
+use crate::linux::resolve::open_real;
 use crate::linux::view::View;
 use agentkit_protocol::FailureKind;
 use nix::mount::{MsFlags, mount};
@@ -12,6 +13,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, SFlag, mknod};
 use nix::unistd::mkdir;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Directories of every system (see hier(7)) of which one is covered, in a mount namespace of the launcher's own.
@@ -44,7 +46,8 @@ pub(crate) fn open_as_root(view: &mut View, identity: &Identity, guarded: bool) 
             false => mknod(&target, SFlag::S_IFREG, Mode::S_IRUSR, 0),
         };
         made.map_err(io::Error::from).context(STEP, format_args!("make {target:?}"))?;
-        entry.mount_at(target)?;
+        let stand = open_real(&target).context(STEP, format_args!("open {target:?}"))?;
+        entry.mount_on(stand.as_fd(), target)?;
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ use crate::linux::mount_table::keep_apart;
 use crate::linux::owner_map::OwnerMaps;
 use crate::linux::sys::{self, Forked};
 use crate::linux::task::{Entrance, Task};
-use crate::linux::view::{Access, Entry, View};
+use crate::linux::view::{Access, View};
 use agentkit_protocol::FailureKind;
 use confine::Confinement;
 use nix::fcntl::{OFlag, open};
@@ -38,6 +38,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use private::Private;
 use std::io;
+use std::os::fd::AsFd;
 
 const STEP: &str = "landlock";
 const NO_LANDLOCK: &str = "Landlock takes Linux 5.13 or newer, `landlock` among the values of the boot parameter `lsm=`, and a \
@@ -66,7 +67,10 @@ pub(crate) fn open_as_root(view: &mut View, identity: &Identity, guarded: bool) 
     let mut owned: Vec<_> = view.entries.iter_mut().filter(|entry| entry.access.is_owned()).collect();
     // All of them first: what is shown through one such mount cannot be mapped once more.
     owned.iter_mut().try_for_each(|entry| entry.open_as_root(&mut owners, guarded))?;
-    owned.into_iter().try_for_each(Entry::mount_in_place)
+    owned.into_iter().try_for_each(|entry| {
+        let place = entry.place()?;
+        entry.mount_on(place.as_fd(), entry.path.clone())
+    })
 }
 
 /// Makes the private directories and the jail's init, which never returns from here.
@@ -117,7 +121,7 @@ fn roots(view: &View, private: &Private) -> Result<Vec<Root>> {
 /// Root's other uid cannot use what is its owner's, and nothing of the user's ever changes hands.
 fn refuse_unmapped_owners(task: &Task, view: &View) -> Result<()> {
     let mut owned = view.entries.iter().filter(|entry| entry.access.is_owned());
-    match owned.find(|entry| task.identity.gives_up_root() && !entry.is_mounted_in_place()) {
+    match owned.find(|entry| task.identity.gives_up_root() && entry.stands_at().is_none()) {
         None => Ok(()),
         Some(entry) => Err(failure(
             FailureKind::Host,

@@ -1,10 +1,10 @@
 //! Pid 1 of the jail: sets everything up, starts the command, reaps, and takes all that is left down with it.
 
+use super::mounts;
 use super::network::{self, Network};
-use super::{landlock, mounts};
 use crate::error::{Context, Hint, Result};
 use crate::linux::asked::Topics;
-use crate::linux::enclosed;
+use crate::linux::enclosed::{self, Gap};
 use crate::linux::exec::{Command, Places, Streams, TEMPORARY};
 use crate::linux::identity::{INNER_ID, Identity};
 use crate::linux::layers::Layer;
@@ -15,7 +15,7 @@ use crate::linux::reap::{die_with_supervisor, reap_until_gone};
 use crate::linux::relay::Relays;
 use crate::linux::task::{Entrance, Task};
 use crate::linux::view::HOME;
-use crate::linux::{limits, privileges, read_back, seccomp, sys};
+use crate::linux::{limits, privileges, read_back, seccomp, sys, wall};
 use agentkit_protocol::{EndedBy, Mechanism, ReadBack};
 use nix::fcntl::{OFlag, open};
 use nix::libc;
@@ -59,7 +59,7 @@ fn run(task: &Task<'_>, entrance: &mut Entrance, channel: &OwnedFd) -> Result<Me
     read_nothing()?;
     let terminal = task.terminal.as_ref().map(pty::Pair::open).transpose()?;
     let launchers_limits = limits::apply(&task.plan.limits, 0)?;
-    let landlock = landlock::restrict()?;
+    let landlock = wall::restrict()?;
     privileges::drop_all()?;
     seccomp::load(loopback.is_ok(), task.plan.writes_host_files())?;
     let mut read_back = ReadBack {
@@ -71,8 +71,8 @@ fn run(task: &Task<'_>, entrance: &mut Entrance, channel: &OwnedFd) -> Result<Me
         ..read_back::read(&task.plan.limits, &outside.namespaces)?
     };
     read_back.launchers_limits.extend(launchers_limits);
-    let can_be_uncovered = entrance.view.can_be_uncovered;
-    let capabilities = enclosed::derive(Mechanism::Namespaces, &read_back, task.plan, can_be_uncovered);
+    let gap = entrance.view.can_be_uncovered.then_some(Gap::Uncoverable);
+    let capabilities = enclosed::derive(Mechanism::Namespaces, &read_back, task.plan, gap);
     enclosed::check(&capabilities, task.plan)?;
     let command = start(task, &mut entrance.relays, terminal.as_ref(), channel)?;
     let layers = mounted.overlay.iter().flat_map(|layers| [layers.upper.as_fd(), layers.host.as_fd()]);

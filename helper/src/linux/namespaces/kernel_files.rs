@@ -4,7 +4,7 @@ use super::detached::{clone, open_inside};
 use super::root::Root;
 use crate::error::{Context, Hint, Result};
 use crate::linux::layers::Layer;
-use crate::linux::proc_files::{IDENTITY, SETTINGS, SHOWN};
+use crate::linux::own_files::{IDENTITY, SETTINGS, SHOWN};
 use crate::linux::sys;
 use agentkit_protocol::ProcFiles;
 use nix::fcntl::{AT_FDCWD, OFlag, open};

@@ -3,12 +3,12 @@
 pub(super) mod detached;
 mod init;
 mod kernel_files;
-mod landlock;
 mod mounts;
 mod network;
 pub(super) mod root;
 
 use crate::error::{Context, Hint, NO_USER_NAMESPACES, Result};
+use crate::linux::enclosed::Gap;
 use crate::linux::jail::{HeldBy, Jail};
 use crate::linux::layers::Layer;
 use crate::linux::message::{self, Outside};
@@ -50,7 +50,9 @@ pub(crate) fn enter(task: &Task<'_>, entrance: &mut Entrance) -> Result<Jail> {
                 pidfd,
                 messages: ours,
                 directory: task.directory.clone(),
-                held_by: HeldBy::Namespace { can_be_uncovered: entrance.view.can_be_uncovered },
+                held_by: HeldBy::Namespace {
+                    gap: entrance.view.can_be_uncovered.then_some(Gap::Uncoverable),
+                },
             })
         }
     }

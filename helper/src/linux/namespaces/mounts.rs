@@ -5,8 +5,8 @@ use super::kernel_files;
 use super::root::{Root, front};
 use crate::error::{Context, Hint, Result, policy};
 use crate::linux::git::Guards;
-use crate::linux::identity::INNER_ID;
 use crate::linux::overlay::{self, Layers};
+use crate::linux::own_files::{DEVICE_LINKS, DEVICES, accounts};
 use crate::linux::sys;
 use crate::linux::view::{self, Access, Entry, System, View};
 use crate::linux::watch;
@@ -25,18 +25,8 @@ use std::path::Path;
 
 const STEP: &str = "mounts";
 
-/// A device node cannot be made in a user namespace, so the host's harmless ones are borrowed.
-const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/urandom"];
 /// Stands for whatever terminal the opener's session has; in a jail it is at most the jail's own.
 const OWN_TERMINAL: &str = "/dev/tty";
-const DEVICE_LINKS: [(&str, &str); 5] = [
-    ("/dev/fd", "/proc/self/fd"),
-    ("/dev/stdin", "/proc/self/fd/0"),
-    ("/dev/stdout", "/proc/self/fd/1"),
-    ("/dev/stderr", "/proc/self/fd/2"),
-    // The same since Linux 5.6, but for the moment when a machine starts.
-    ("/dev/random", "urandom"),
-];
 
 /// A view that is not yet the root.
 pub(crate) struct Begun {
@@ -61,7 +51,9 @@ pub(crate) fn begin(view: &View, plan: &Plan) -> Result<Begun> {
     let hosts_proc = kernel_files::of_host()?;
     let mut root = Root::new(plan.limits.disk, view.names())?;
     show_system(&mut root, &view.system)?;
-    make_accounts(&mut root)?;
+    for (path, text) in accounts() {
+        root.file(Path::new(path), text.as_bytes())?;
+    }
     seal(libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)?;
     show_devices(&mut root, plan.tty)?;
     // Devices too: writing to one is no write to its file system, and its mode and times stay what they are.
@@ -130,17 +122,6 @@ fn bind(source: &Path, path: &Path, root: &mut Root, is_dir: bool) -> Result<()>
         .context(STEP, format_args!("bind {source:?} at {path:?}"))?;
     root.covered_by_host(path);
     Ok(())
-}
-
-/// Programs want to know who they are; the host's accounts are nobody's business.
-fn make_accounts(root: &mut Root) -> Result<()> {
-    let passwd =
-        format!("jail:x:{INNER_ID}:{INNER_ID}::{}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n", view::HOME);
-    let group = format!("jail:x:{INNER_ID}:\nnogroup:x:65534:\n");
-    root.file(Path::new("/etc/passwd"), passwd.as_bytes())?;
-    root.file(Path::new("/etc/group"), group.as_bytes())?;
-    root.file(Path::new("/etc/hosts"), b"127.0.0.1 localhost jail\n::1 localhost\n")?;
-    root.file(Path::new("/etc/nsswitch.conf"), b"passwd: files\ngroup: files\nhosts: files\n")
 }
 
 /// Restricts everything that is mounted by now, in one call.

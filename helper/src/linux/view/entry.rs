@@ -7,7 +7,7 @@ use crate::linux::sys;
 use agentkit_protocol::Commit;
 use nix::libc;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 const STEP: &str = "view";
@@ -76,11 +76,8 @@ pub(crate) struct Entry {
     opened: Option<OwnedFd>,
     /// A second one for whoever looks at it from outside while root's jail is in the first.
     outside: Option<OwnedFd>,
-    /// Its mount stands at its path, also outside.
-    #[cfg(feature = "landlock")]
-    in_place: bool,
-    /// Where else its mount stands, outside.
-    #[cfg(feature = "bubblewrap")]
+    /// Where its mount stands outside too.
+    #[cfg(any(feature = "bubblewrap", feature = "landlock"))]
     stands_at: Option<PathBuf>,
 }
 
@@ -93,9 +90,7 @@ impl Entry {
             identity,
             opened: None,
             outside: None,
-            #[cfg(feature = "landlock")]
-            in_place: false,
-            #[cfg(feature = "bubblewrap")]
+            #[cfg(any(feature = "bubblewrap", feature = "landlock"))]
             stands_at: None,
         }
     }
@@ -107,22 +102,6 @@ impl Entry {
 
     pub(crate) fn is_dir(&self) -> bool {
         self.kind == Kind::Directory
-    }
-
-    /// Mounts what was opened at another path, in the mount namespace of this process.
-    #[cfg(feature = "bubblewrap")]
-    pub(crate) fn mount_at(&mut self, path: PathBuf) -> Result<()> {
-        let place = open_real(&path).context(STEP, format_args!("open {path:?}"))?;
-        sys::attach_mount(self.mount()?.as_fd(), place.as_fd())
-            .context(STEP, format_args!("move_mount to {path:?}"))?;
-        self.stands_at = Some(path);
-        Ok(())
-    }
-
-    /// That path, if it was mounted there.
-    #[cfg(feature = "bubblewrap")]
-    pub(crate) fn stands_at(&self) -> Option<&Path> {
-        self.stands_at.as_deref()
     }
 
     /// Device and inode of what was judged.
@@ -168,20 +147,19 @@ impl Entry {
         self.opened.take().map_or_else(|| self.open(), Ok)
     }
 
-    /// Mounts what was opened at its own path, in the mount namespace of this process.
-    #[cfg(feature = "landlock")]
-    pub(crate) fn mount_in_place(&mut self) -> Result<()> {
-        let place = self.place()?;
-        sys::attach_mount(self.mount()?.as_fd(), place.as_fd())
-            .context(STEP, format_args!("move_mount to {:?}", self.path))?;
-        self.in_place = true;
+    /// Mounts what was opened on `place`, whose path is given, in the mount namespace of this process.
+    #[cfg(any(feature = "bubblewrap", feature = "landlock"))]
+    pub(crate) fn mount_on(&mut self, place: BorrowedFd, path: PathBuf) -> Result<()> {
+        sys::attach_mount(self.mount()?.as_fd(), place)
+            .context(STEP, format_args!("move_mount {:?} to {path:?}", self.path))?;
+        self.stands_at = Some(path);
         Ok(())
     }
 
-    /// Whether that was done.
-    #[cfg(feature = "landlock")]
-    pub(crate) fn is_mounted_in_place(&self) -> bool {
-        self.in_place
+    /// The path where that was done.
+    #[cfg(any(feature = "bubblewrap", feature = "landlock"))]
+    pub(crate) fn stands_at(&self) -> Option<&Path> {
+        self.stands_at.as_deref()
     }
 
     /// What stands there, if it is what was judged.
