@@ -25,7 +25,13 @@ fn main() -> ExitCode {
     support::run(vec![
         trial("the_jail_keeps_what_it_claims", || keeps_what_it_claims(Who::Own)),
         trial("the_jail_of_an_ordinary_user_keeps_what_it_claims", || keeps_what_it_claims(Who::Ordinary)),
-        trial("without_namespaces_it_keeps_what_it_claims", without_namespaces_it_keeps_what_it_claims),
+        trial("by_bubblewrap_it_keeps_what_it_claims", || {
+            need("bubblewrap")?;
+            by_itself_it_keeps_what_it_claims("bubblewrap", "network,filesystem,leakage")
+        }),
+        trial("without_namespaces_it_keeps_what_it_claims", || {
+            by_itself_it_keeps_what_it_claims("landlock", "network,leakage")
+        }),
         trial("claims_are_compared_in_both_directions", claims_are_compared_in_both_directions),
         trial("a_launcher_that_confines_nothing_is_found_out", a_launcher_that_confines_nothing_is_found_out),
         trial("a_launcher_that_runs_nothing_contains_nothing", a_launcher_that_runs_nothing_contains_nothing),
@@ -156,18 +162,18 @@ fn keeps_what_it_claims(who: Who) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The same of the mechanism `landlock`, by the attacks on what it may claim in full.
-fn without_namespaces_it_keeps_what_it_claims() -> Result<(), Stop> {
+/// The same of another mechanism, by the attacks on what it may claim in full.
+fn by_itself_it_keeps_what_it_claims(mechanism: &str, families: &str) -> Result<(), Stop> {
     need("userns")?;
-    // Whom root becomes there reaches no interpreter in root's home.
-    let bench = Bench { plain_path: true, ..Bench::new(Who::Own)? };
-    let claims = bench.claims("landlock")?;
+    // Whom root becomes under landlock reaches no interpreter in root's home.
+    let bench = Bench { plain_path: mechanism == "landlock", ..Bench::new(Who::Own)? };
+    let claims = bench.claims(mechanism)?;
     let _turn = turn();
-    let by_landlock = |what: [&str; 2]| bench.findings(&[&["--mechanism", "landlock"], &what[..]].concat());
+    let by_it = |what: [&str; 2]| bench.findings(&[&["--mechanism", mechanism], &what[..]].concat());
     let outlive =
         "outlive_as_a_daemon,outlive_deaf_to_signals,outlive_under_another_name,outlive_a_killed_launcher";
-    let (output, mut findings) = by_landlock(["--families", "network,leakage"])?;
-    findings.extend(by_landlock(["--attacks", outlive])?.1);
+    let (output, mut findings) = by_it(["--families", families])?;
+    findings.extend(by_it(["--attacks", outlive])?.1);
     assert!(findings.iter().any(|finding| is(finding, "contained")), "{output:?}");
     let wrong = disagreements(&claims, &findings);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -48,10 +48,10 @@ const FIRST_AFTER_STREAMS: i32 = 3;
 
 /// Starts bubblewrap and waits until init answers from inside.
 pub(crate) fn enter(task: &Task, entrance: &mut Entrance) -> Result<Jail> {
+    let program = program::find(&entrance.view)?;
     let outside = Outside::look()?;
     entrance.view.hide_host_proc(&outside.processes);
     refuse::what_it_cannot(task, &entrance.view)?;
-    let program = program::find(&entrance.view)?;
     let program =
         CString::new(program.as_os_str().as_bytes()).map_err(io::Error::from).context(STEP, "its path")?;
     let gap = gap(&entrance.view)?;
