@@ -133,9 +133,13 @@ impl Options {
         self.add(["--proc", "/proc"])?;
         for entry in std::fs::read_dir("/proc").context(STEP, "list /proc")? {
             let entry = entry.context(STEP, "list /proc")?;
+            // Not even looked at: processes end.
+            if proc::is_shown(files, &entry.file_name()) {
+                continue;
+            }
             let (kind, path) = (entry.file_type().context(STEP, "list /proc")?, entry.path());
             // A link leads to what is shown of this, or into a part of the system that no jail sees.
-            if kind.is_symlink() || proc::is_shown(files, &entry.file_name()) {
+            if kind.is_symlink() {
                 continue;
             }
             self.hide(&path, kind.is_dir(), "0000")?;

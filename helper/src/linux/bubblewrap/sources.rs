@@ -13,7 +13,6 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, SFlag, mknod};
 use nix::unistd::mkdir;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Directories of every system (see hier(7)) of which one is covered, in a mount namespace of the launcher's own.
@@ -47,7 +46,7 @@ pub(crate) fn open_as_root(view: &mut View, identity: &Identity, guarded: bool) 
         };
         made.map_err(io::Error::from).context(STEP, format_args!("make {target:?}"))?;
         let stand = open_real(&target).context(STEP, format_args!("open {target:?}"))?;
-        entry.mount_on(stand.as_fd(), target)?;
+        entry.mount_on(stand, target)?;
     }
     Ok(())
 }

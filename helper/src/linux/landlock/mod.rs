@@ -38,7 +38,6 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use private::Private;
 use std::io;
-use std::os::fd::AsFd;
 
 const STEP: &str = "landlock";
 const NO_LANDLOCK: &str = "Landlock takes Linux 5.13 or newer, `landlock` among the values of the boot parameter `lsm=`, and a \
@@ -69,7 +68,7 @@ pub(crate) fn open_as_root(view: &mut View, identity: &Identity, guarded: bool) 
     owned.iter_mut().try_for_each(|entry| entry.open_as_root(&mut owners, guarded))?;
     owned.into_iter().try_for_each(|entry| {
         let place = entry.place()?;
-        entry.mount_on(place.as_fd(), entry.path.clone())
+        entry.mount_on(place, entry.path.clone())
     })
 }
 

@@ -7,7 +7,7 @@ use crate::linux::sys;
 use agentkit_protocol::Commit;
 use nix::libc;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 const STEP: &str = "view";
@@ -149,8 +149,8 @@ impl Entry {
 
     /// Mounts what was opened on `place`, whose path is given, in the mount namespace of this process.
     #[cfg(any(feature = "bubblewrap", feature = "landlock"))]
-    pub(crate) fn mount_on(&mut self, place: BorrowedFd, path: PathBuf) -> Result<()> {
-        sys::attach_mount(self.mount()?.as_fd(), place)
+    pub(crate) fn mount_on(&mut self, place: impl AsFd, path: PathBuf) -> Result<()> {
+        sys::attach_mount(self.mount()?.as_fd(), place.as_fd())
             .context(STEP, format_args!("move_mount {:?} to {path:?}", self.path))?;
         self.stands_at = Some(path);
         Ok(())
