@@ -12,6 +12,7 @@
 //! forbids. Root has become another user before bubblewrap runs, which would keep uid 0 whatever it is told.
 
 mod arguments;
+mod guard;
 mod handover;
 mod init;
 mod monitor;
@@ -33,10 +34,11 @@ use super::task::{Entrance, Task};
 use super::view::{Access, View};
 use crate::error::{Context, Result};
 use arguments::Arguments;
+use guard::Guard;
 use handover::Handover;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::Signal;
-use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, setpgid};
+use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, PipeWriter, Write};
@@ -58,11 +60,12 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance) -> Result<Jail> {
     let (ours, theirs) = message::channel()?;
     let arguments = Arguments::of(task, &entrance.view, theirs.as_fd())?;
     Handover::new(task, &entrance.view, outside.namespaces, gap).send(ours.as_fd(), &entrance.relays)?;
+    let guard = Guard::start()?;
     let (said, words) = io::pipe().context(STEP, "pipe")?;
     match sys::clone_process(0).or_else(|_| sys::fork()).context(STEP, "fork")? {
         Forked::Child => {
             drop((ours, said));
-            become_bubblewrap(&program, &arguments, &theirs, words)
+            become_bubblewrap(&guard, &program, &arguments, &theirs, words)
         }
         Forked::Parent { pid, pidfd } => {
             let pidfd = match pidfd {
@@ -71,7 +74,7 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance) -> Result<Jail> {
             };
             drop((arguments, theirs, words));
             let monitor = Monitor { pid, pidfd };
-            let init = monitor.wait_for_init(&ours, said)?;
+            let init = monitor.wait_for_init(guard, &ours, said)?;
             Ok(Jail {
                 pid,
                 pidfd: init,
@@ -98,14 +101,14 @@ fn gap(view: &View) -> Result<Option<Gap>> {
 /// In the new process, which takes nothing along but what the arguments name. What bubblewrap says goes to the supervisor,
 /// since the command's error stream is for the command.
 fn become_bubblewrap(
+    guard: &Guard,
     program: &CString,
     arguments: &Arguments,
     channel: &OwnedFd,
     mut words: PipeWriter,
 ) -> ! {
     let prepare = || -> io::Result<()> {
-        // It and init are ended as a group, at whatever point of their set-up.
-        setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+        guard.admit(0)?;
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
         let nothing = File::options().read(true).write(true).open("/dev/null")?;
         dup2_stdin(&nothing)?;

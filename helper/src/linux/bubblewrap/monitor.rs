@@ -1,6 +1,7 @@
 //! The bubblewrap outside, which waits for the jail's init and dies with the supervisor.
 
 use super::STEP;
+use super::guard::Guard;
 use crate::error::{Context, Result, failure};
 use crate::linux::message::{self, Message};
 use crate::linux::{deadline, supervise, sys};
@@ -24,7 +25,7 @@ const ERRNOS: i32 = 134;
 /// How many milliseconds it may take to notice that init has ended.
 const GRACE: u16 = 2000;
 
-/// A process that leads a group, in which init is too.
+/// One jail's.
 pub(crate) struct Monitor {
     pub(super) pid: libc::pid_t,
     pub(super) pidfd: OwnedFd,
@@ -32,13 +33,12 @@ pub(crate) struct Monitor {
 
 impl Monitor {
     /// Init's pidfd. Unless it answers, all of the launch is ended, and what bubblewrap `said` is the reason.
-    pub(super) fn wait_for_init(&self, channel: &OwnedFd, said: PipeReader) -> Result<OwnedFd> {
+    pub(super) fn wait_for_init(&self, guard: Guard, channel: &OwnedFd, said: PipeReader) -> Result<OwnedFd> {
         let nothing = match self.answer(channel) {
             Ok(Some(init)) if self.holds(&init)? => return Ok(init),
             answer => answer.map(drop),
         };
-        // The number is its own until it is waited for.
-        drop(sys::signal_group(self.pid, libc::SIGKILL));
+        guard.end_all();
         let status = sys::wait_with_usage(self.pid).context(STEP, "wait for bubblewrap")?.0;
         nothing?;
         Err(reason(&words_in(said).context(STEP, "read what it says")?, status))
@@ -158,11 +158,17 @@ mod tests {
         let (ours, theirs) = message::channel().unwrap();
         let ((said, words), (mut left, kept)) = (io::pipe().unwrap(), io::pipe().unwrap());
         let mut shell = Command::new("sh");
-        shell.args(["-c", script]).process_group(0).stdout(kept).stderr(words).stdin(Stdio::from(theirs));
+        let guard = Guard::start().unwrap();
+        shell
+            .args(["-c", script])
+            .process_group(guard.pid)
+            .stdout(kept)
+            .stderr(words)
+            .stdin(Stdio::from(theirs));
         let pid = shell.spawn().unwrap().id().cast_signed();
         drop(shell);
         let monitor = Monitor { pid, pidfd: sys::open_pidfd(pid).unwrap() };
-        let failure = monitor.wait_for_init(&ours, said).unwrap_err();
+        let failure = monitor.wait_for_init(guard, &ours, said).unwrap_err();
         let mut ready = [PollFd::new(left.as_fd(), PollFlags::POLLIN)];
         // The last writer's end is the end of the pipe.
         let is_gone = poll(&mut ready, 5000u16).unwrap() == 1 && left.read(&mut [0]).unwrap() == 0;
