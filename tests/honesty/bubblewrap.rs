@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[Named] = &[
     ("a_probe_claims_what_a_run_reads_back", a_probe_claims_what_a_run_reads_back),
     ("what_it_cannot_do_is_refused_by_name", what_it_cannot_do_is_refused_by_name),
     ("a_work_dir_of_the_host_is_written_as_its_owner", a_work_dir_of_the_host_is_written_as_its_owner),
+    ("rules_mean_what_they_mean_elsewhere", rules_mean_what_they_mean_elsewhere),
     ("what_the_host_mounts_meanwhile_is_told", what_the_host_mounts_meanwhile_is_told),
     ("a_program_that_others_can_change_is_not_run", a_program_that_others_can_change_is_not_run),
     ("the_command_gets_nothing_of_what_set_it_up", the_command_gets_nothing_of_what_set_it_up),
@@ -100,6 +101,35 @@ fn a_work_dir_of_the_host_is_written_as_its_owner() -> Result<(), Stop> {
     assert_eq!((run.status.code(), &run.stdout[..]), (Some(0), &b"1000\n1000\n"[..]), "{run:?}");
     let owner = |name| fs::metadata(desk.path(name)).map(|it| it.uid());
     assert_eq!(owner("work/new")?, owner("work")?);
+    Ok(())
+}
+
+fn rules_mean_what_they_mean_elsewhere() -> Result<(), Stop> {
+    let desk = desk()?;
+    for path in ["read", "write", "empty", "hidden", "hidden/shown"] {
+        fs::create_dir(desk.path(path))?;
+        fs::write(desk.path(path).join("file"), path)?;
+    }
+    let accesses = [
+        ("read", Access::Ro),
+        ("write", Access::Rw),
+        ("empty", Access::Tmpfs),
+        ("hidden", Access::Hide),
+        ("hidden/shown", Access::Ro),
+    ];
+    let rules: Vec<_> = accesses.map(|(path, access)| rule(&desk, path, access)).to_vec();
+    let script = format!(
+        "cd {}; cat read/file write/file hidden/shown/file; ls empty; cat hidden/file; \
+         for path in read write empty hidden hidden/shown; do echo x >$path/new && echo $path; done; \
+         head -c 1000000 /dev/zero >empty/large && echo large",
+        desk.path("").display()
+    );
+    for mechanism in [Choice::Bubblewrap, Choice::Namespaces] {
+        let run = desk.launch(&Policy { mechanism, rules: rules.clone(), ..policy(&script) })?;
+        let said = String::from_utf8_lossy(&run.stdout).into_owned();
+        assert_eq!(said, "readwritehidden/shownwrite\nempty\nlarge\n", "{mechanism:?}: {run:?}");
+        assert!(desk.path("write/new").exists() && !desk.path("empty/new").exists(), "{run:?}");
+    }
     Ok(())
 }
 

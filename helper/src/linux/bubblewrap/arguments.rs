@@ -161,23 +161,27 @@ impl Options {
         let scratch = matches!(task.plan.workdir, WorkDir::Scratch).then_some((SCRATCH, "work", "0755"));
         let always = [("/tmp", "tmp", "1777"), ("/dev/shm", "shm", "1777"), (HOME, "home", "0700")];
         for (path, name, mode) in always.into_iter().chain(scratch) {
-            let (path, place) = (Path::new(path), Path::new(PRIVATE).join(name));
-            self.add([OsStr::new("--perms"), OsStr::new(mode), OsStr::new("--dir"), place.as_os_str()])?;
-            self.link(path, &from(path, &place))?;
+            self.make_private_directory(Path::new(path), name, mode)?;
         }
         Ok(())
+    }
+
+    fn make_private_directory(&mut self, path: &Path, name: &str, mode: &str) -> Result<()> {
+        let place = Path::new(PRIVATE).join(name);
+        self.add([OsStr::new("--perms"), OsStr::new(mode), OsStr::new("--dir"), place.as_os_str()])?;
+        self.link(path, &from(path, &place))
     }
 
     /// Parents come first, so that the longest path decides.
     fn show_entries(&mut self, view: &View) -> Result<()> {
         let mut seals = Vec::new();
-        for entry in &view.entries {
+        for (number, entry) in view.entries.iter().enumerate() {
             let path = &entry.path;
             let source = entry.stands_at().unwrap_or(path);
             match entry.access {
                 Access::ReadOnly | Access::Readable => self.bind("--ro-bind", source, path)?,
                 Access::Writable => self.bind("--bind", source, path)?,
-                Access::Private => self.hide(path, true, "0755")?,
+                Access::Private => self.make_private_directory(path, &number.to_string(), "0755")?,
                 Access::Hidden if !is_shown(view, path) => {}
                 Access::Hidden => {
                     let holds = |other: &Entry| other.path != *path && other.path.starts_with(path);

@@ -64,3 +64,27 @@ fn keep_watch(end: &PipeReader) -> ! {
     drop(sys::signal_group(own, libc::SIGKILL));
     std::process::exit(crate::exit_code::FAILED)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::poll::{PollFd, PollFlags, poll};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn what_was_started_ends_with_the_supervisor() {
+        let mut guard = Guard::start().unwrap();
+        let (mut left, kept) = io::pipe().unwrap();
+        let mut sleep = Command::new("sleep");
+        sleep.arg("1000").process_group(guard.pid).stdin(Stdio::null()).stdout(kept);
+        let mut child = sleep.spawn().unwrap();
+        drop(sleep);
+        // The other end of nothing; what was there is closed, as by the end of this process.
+        guard._lifeline = io::pipe().unwrap().1;
+        // The last writer's end is the end of the pipe.
+        let mut ready = [PollFd::new(left.as_fd(), PollFlags::POLLIN)];
+        assert_eq!((poll(&mut ready, 10_000u16).unwrap(), left.read(&mut [0]).unwrap()), (1, 0));
+        assert!(!child.wait().unwrap().success());
+    }
+}

@@ -62,6 +62,9 @@ fn entries(view: &View) -> Result<()> {
             let message = format!("treat {path:?} in another way than what is shown around it");
             return Err(cannot(&message)).hint(HINT);
         }
+        if entry.access == Access::Private && path.ancestors().any(|above| view.system.shows(above)) {
+            return Err(cannot(&format!("put an empty directory at {path:?} (tmpfs)"))).hint(HINT);
+        }
         around.push(entry);
     }
     Ok(())
@@ -74,16 +77,9 @@ fn cannot(what: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linux::view::{Kind, System};
-    use std::path::Path;
 
     fn refused(list: &[(&str, Access)]) -> Option<String> {
-        let entries =
-            list.iter().map(|(path, access)| Entry::new(Path::new(path), Kind::Directory, *access, (0, 0)));
-        let system = System { binds: vec![("/usr".into(), true)], ..System::default() };
-        let entries = entries.collect();
-        let view = View { system, entries, spellings: Vec::new(), workdir: None, can_be_uncovered: false };
-        super::entries(&view).err().map(|failure| failure.message)
+        super::entries(&View::of(list)).err().map(|failure| failure.message)
     }
 
     #[test]
@@ -107,6 +103,7 @@ mod tests {
             }
         }
         assert!(refused(&[("/a", Access::Writable), ("/a/x", Access::Sealed)]).is_some());
+        assert!(refused(&[("/usr/share/a", Access::Private)]).is_some());
     }
 
     #[test]

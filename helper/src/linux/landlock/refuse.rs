@@ -75,15 +75,9 @@ fn cannot(what: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linux::view::{Kind, System};
 
     fn refused(list: &[(&str, Access)]) -> Option<String> {
-        let entries =
-            list.iter().map(|(path, access)| Entry::new(Path::new(path), Kind::Directory, *access, (0, 0)));
-        let system = System { binds: vec![("/usr".into(), true)], ..System::default() };
-        let entries = entries.collect();
-        let view = View { system, entries, spellings: Vec::new(), workdir: None, can_be_uncovered: false };
-        rules(&view).err().map(|failure| failure.message)
+        rules(&View::of(list)).err().map(|failure| failure.message)
     }
 
     #[test]

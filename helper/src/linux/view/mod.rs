@@ -48,6 +48,16 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// One with these directories, and `/usr`.
+    #[cfg(test)]
+    pub(crate) fn of(list: &[(&str, Access)]) -> Self {
+        let directory =
+            |(path, access): &(&str, Access)| Entry::new(Path::new(path), Kind::Directory, *access, (0, 0));
+        let system = System { binds: vec![("/usr".into(), true)], ..System::default() };
+        let entries = list.iter().map(directory).collect();
+        View { system, entries, spellings: Vec::new(), workdir: None, can_be_uncovered: false }
+    }
+
     /// Decides what is seen; mounts nothing yet.
     pub(crate) fn new(workdir: &WorkPath, grants: &[PathBuf], rules: Vec<Found>, net: Net) -> Result<Self> {
         let mut system = System::of(Path::new("/"))?;
