@@ -4,6 +4,10 @@
 mod jail;
 #[path = "honesty/landlock.rs"]
 mod landlock;
+#[path = "honesty/leftovers.rs"]
+mod leftovers;
+#[path = "honesty/rlimits.rs"]
+mod rlimits;
 #[path = "honesty/shortage.rs"]
 mod shortage;
 mod support;
@@ -21,6 +25,9 @@ use support::{Stop, need::need};
 
 const EINVAL: u32 = 22;
 const ENOSPC: i32 = 28;
+
+/// A test by its name.
+type Named = (&'static str, fn() -> Result<(), Stop>);
 
 fn main() -> ExitCode {
     let tests = || {
@@ -57,6 +64,7 @@ fn main() -> ExitCode {
             trial("a_work_dir_that_the_command_fills", shortage::a_work_dir_that_the_command_fills),
         ];
         trials.extend(landlock::TESTS.iter().map(|(name, test)| trial(&format!("landlock::{name}"), test)));
+        trials.extend(rlimits::TESTS.iter().map(|(name, test)| trial(&format!("rlimits::{name}"), test)));
         trials.extend(landlock::STORMS.iter().map(|(name, test)| alone(&format!("landlock::{name}"), test)));
         support::run(trials)
     };

@@ -26,7 +26,10 @@ pub(crate) struct Plan {
     /// A rule makes a bound work dir read-only.
     pub(crate) workdir_read_only: bool,
     pub(crate) rules: Vec<(PathBuf, Access)>,
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no /proc elsewhere"))]
+    #[cfg_attr(
+        not(all(target_os = "linux", any(feature = "namespaces", feature = "landlock"))),
+        expect(dead_code, reason = "elsewhere there is no /proc, or it is the host's in any case")
+    )]
     pub(crate) proc: ProcFiles,
     pub(crate) net: Net,
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,

@@ -124,6 +124,9 @@ pub enum Mechanism {
     /// Landlock and a stricter system-call filter, for hosts without user namespaces. It confines less: see the
     /// capabilities.
     Landlock,
+    /// Limits, a watched tree, and a system-call filter where the kernel has them: it confines no file, and is taken only by
+    /// its name.
+    Rlimits,
 }
 
 impl fmt::Display for Mechanism {
@@ -132,6 +135,7 @@ impl fmt::Display for Mechanism {
             Mechanism::Namespaces => f.write_str("namespaces"),
             Mechanism::Seatbelt => f.write_str("seatbelt"),
             Mechanism::Landlock => f.write_str("landlock"),
+            Mechanism::Rlimits => f.write_str("rlimits"),
         }
     }
 }

@@ -43,7 +43,7 @@ pub struct Policy {
     #[serde(default)]
     pub tty: bool,
     /// Files that are put into the private `/tmp` before the command starts: plain names and contents. Where that directory
-    /// has another name (`TMPDIR`; under the mechanism `landlock`), an argument that is exactly `/tmp/NAME` of one of them
+    /// has another name (`TMPDIR`; under `landlock` and `rlimits`), an argument that is exactly `/tmp/NAME` of one of them
     /// becomes its real path.
     #[serde(default)]
     pub files: BTreeMap<String, Bytes>,
@@ -103,6 +103,9 @@ pub enum Choice {
     Landlock,
     /// [`Mechanism::Seatbelt`] or none.
     Seatbelt,
+    /// [`Mechanism::Rlimits`] or none. No other choice leads there: it would run what is not trusted with the user's files
+    /// open to it.
+    Rlimits,
 }
 
 impl From<Mechanism> for Choice {
@@ -111,6 +114,7 @@ impl From<Mechanism> for Choice {
             Mechanism::Namespaces => Choice::Namespaces,
             Mechanism::Landlock => Choice::Landlock,
             Mechanism::Seatbelt => Choice::Seatbelt,
+            Mechanism::Rlimits => Choice::Rlimits,
         }
     }
 }
@@ -123,16 +127,18 @@ impl Choice {
             Choice::Namespaces => "namespaces",
             Choice::Landlock => "landlock",
             Choice::Seatbelt => "seatbelt",
+            Choice::Rlimits => "rlimits",
         }
     }
 
     /// Whether it leaves room for this one.
     pub fn allows(self, mechanism: Mechanism) -> bool {
         match self {
-            Choice::Auto => true,
+            Choice::Auto => mechanism != Mechanism::Rlimits,
             Choice::Namespaces => mechanism == Mechanism::Namespaces,
             Choice::Landlock => mechanism == Mechanism::Landlock,
             Choice::Seatbelt => mechanism == Mechanism::Seatbelt,
+            Choice::Rlimits => mechanism == Mechanism::Rlimits,
         }
     }
 }
@@ -141,7 +147,8 @@ impl Choice {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkDir {
-    /// An empty directory in memory that is gone after the run; under the mechanism `landlock` one of the host's.
+    /// An empty directory in memory that is gone after the run; under `landlock` and `rlimits` one of the
+    /// host's.
     #[default]
     Scratch,
     /// This host directory, readable and writable, under its own path. With a rule `ro` for the same path as it is
@@ -223,7 +230,7 @@ pub enum Access {
 #[serde(rename_all = "snake_case")]
 pub enum ProcFiles {
     /// The jail's processes alone (`subset=pid`, Linux 5.8). Enough for snippets. Nothing at all under the mechanism
-    /// `landlock`, which cannot show some processes and not others.
+    /// `landlock`, which cannot show some processes and not others; under `rlimits` the host's in any case.
     #[default]
     Processes,
     /// Also what `ps`, `free` and `os.cpus()` read, with `/proc/sys` read-only. Under `landlock` what is not about processes:

@@ -1,15 +1,15 @@
 //! A jail, as the supervisor knows it.
 
 use super::asked::Topics;
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 use super::attributes;
-#[cfg(feature = "landlock")]
-use super::landlock;
 #[cfg(feature = "namespaces")]
 use super::modes;
 #[cfg(feature = "namespaces")]
 use super::namespaces;
 use super::sys;
+#[cfg(without_namespaces)]
+use super::without_namespaces::Tree;
 use crate::error::{Context, Result};
 use crate::validate::Plan;
 use agentkit_protocol::{Capabilities, Mechanism, ReadBack};
@@ -41,17 +41,17 @@ pub(crate) enum HeldBy {
         can_be_uncovered: bool,
     },
     /// Init, who ends them one by one.
-    #[cfg(feature = "landlock")]
-    Init(landlock::Tree),
+    #[cfg(without_namespaces)]
+    Init(Tree),
 }
 
 impl Jail {
     pub(crate) fn mechanism(&self) -> Mechanism {
-        match self.held_by {
+        match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => Mechanism::Namespaces,
-            #[cfg(feature = "landlock")]
-            HeldBy::Init(_) => Mechanism::Landlock,
+            #[cfg(without_namespaces)]
+            HeldBy::Init(tree) => tree.wall().mechanism(),
         }
     }
 
@@ -60,8 +60,8 @@ impl Jail {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { can_be_uncovered } => namespaces::derive(state, plan, *can_be_uncovered),
-            #[cfg(feature = "landlock")]
-            HeldBy::Init(_) => landlock::derive(state, plan),
+            #[cfg(without_namespaces)]
+            HeldBy::Init(tree) => tree.wall().derive(state, plan),
         }
     }
 
@@ -70,8 +70,8 @@ impl Jail {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => Topics::of(plan),
-            #[cfg(feature = "landlock")]
-            HeldBy::Init(tree) => tree.topics(plan),
+            #[cfg(without_namespaces)]
+            HeldBy::Init(tree) => tree.wall().topics(plan),
         }
     }
 
@@ -84,7 +84,7 @@ impl Jail {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => modes::change(question, waits),
-            #[cfg(feature = "landlock")]
+            #[cfg(without_namespaces)]
             HeldBy::Init(tree) => attributes::change(question, tree.roots(), waits),
         }
     }
@@ -94,7 +94,7 @@ impl Jail {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => drop(sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL)),
-            #[cfg(feature = "landlock")]
+            #[cfg(without_namespaces)]
             HeldBy::Init(tree) => tree.end(self),
         }
     }
@@ -105,7 +105,7 @@ impl Jail {
             // The kernel makes init wait for all others.
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => Ok(()),
-            #[cfg(feature = "landlock")]
+            #[cfg(without_namespaces)]
             HeldBy::Init(tree) => tree.wait_until_gone(self),
         }
     }
@@ -115,7 +115,7 @@ impl Jail {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => 1,
-            #[cfg(feature = "landlock")]
+            #[cfg(without_namespaces)]
             HeldBy::Init(_) => self.pid.unsigned_abs(),
         }
     }
@@ -125,7 +125,7 @@ impl Jail {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => false,
-            #[cfg(feature = "landlock")]
+            #[cfg(without_namespaces)]
             HeldBy::Init(_) => true,
         }
     }
@@ -136,7 +136,7 @@ impl Jail {
         match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => sys::wait_with_usage(self.pid).context(STEP, "wait for init"),
-            #[cfg(feature = "landlock")]
+            #[cfg(without_namespaces)]
             HeldBy::Init(tree) => tree.bury(self),
         }
     }

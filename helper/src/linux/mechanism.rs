@@ -6,9 +6,13 @@ use super::jail::Jail;
 use super::landlock;
 #[cfg(feature = "namespaces")]
 use super::namespaces;
+#[cfg(feature = "rlimits")]
+use super::rlimits;
 use super::supervise::{self, Failed};
 use super::task::{self, Command, Entrance, Task};
 use super::view::{Found, View};
+#[cfg(feature = "rlimits")]
+use super::without_namespaces;
 use super::workdir::WorkPath;
 use crate::error::{Result, failure};
 use crate::validate::Plan;
@@ -24,6 +28,8 @@ pub(super) const BUILT: &[Mechanism] = &[
     Mechanism::Namespaces,
     #[cfg(feature = "landlock")]
     Mechanism::Landlock,
+    #[cfg(feature = "rlimits")]
+    Mechanism::Rlimits,
 ];
 
 /// Sets up the best jail that this host gives, and watches over it until nothing of it is left. A probe has no command.
@@ -62,6 +68,8 @@ fn open_as_root(mechanism: Mechanism, view: &mut View, identity: &Identity, guar
         Mechanism::Namespaces => view.open_as_root(identity, guarded),
         #[cfg(feature = "landlock")]
         Mechanism::Landlock => landlock::open_as_root(view, identity, guarded),
+        #[cfg(feature = "rlimits")]
+        Mechanism::Rlimits => without_namespaces::open_as_root(view, identity, guarded),
         _ => Err(not_built(mechanism)),
     }
 }
@@ -72,6 +80,8 @@ fn enter(mechanism: Mechanism, task: &Task, entrance: &mut Entrance) -> Result<J
         Mechanism::Namespaces => namespaces::enter(task, entrance),
         #[cfg(feature = "landlock")]
         Mechanism::Landlock => landlock::enter(task, entrance),
+        #[cfg(feature = "rlimits")]
+        Mechanism::Rlimits => rlimits::enter(task, entrance),
         _ => Err(not_built(mechanism)),
     }
 }
@@ -93,7 +103,8 @@ impl Candidates {
         let allowed: Vec<_> = BUILT.iter().copied().filter(|it| choice.allows(*it)).collect();
         let mut others = allowed.into_iter();
         let first = others.next().ok_or_else(|| {
-            failure(FailureKind::Host, STEP, "this build of the jail was made without that mechanism")
+            let message = format_args!("this build of the jail has none for the choice {}", choice.name());
+            failure(FailureKind::Host, STEP, message)
         })?;
         Ok(Candidates { first, others, passed_over: Vec::new() })
     }

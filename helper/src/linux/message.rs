@@ -65,7 +65,7 @@ impl Outside {
 }
 
 /// What the supervisor says where it cannot just kill init.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Everything is to end.

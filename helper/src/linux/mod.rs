@@ -9,11 +9,11 @@
     )
 )]
 
-#[cfg(not(any(feature = "namespaces", feature = "landlock")))]
-compile_error!("the jail needs a mechanism: build it with the feature `namespaces` or `landlock`");
+#[cfg(not(any(feature = "namespaces", feature = "landlock", feature = "rlimits")))]
+compile_error!("the jail needs a mechanism: build it with the feature `namespaces`, `landlock` or `rlimits`");
 
 mod asked;
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 mod attributes;
 mod cgroup;
 mod claims;
@@ -50,6 +50,8 @@ mod read_back;
 mod reap;
 mod relay;
 mod resolve;
+#[cfg(feature = "rlimits")]
+mod rlimits;
 mod sanitize;
 mod seccomp;
 mod shared;
@@ -63,6 +65,8 @@ mod usage;
 mod vfork;
 mod view;
 mod watch;
+#[cfg(without_namespaces)]
+mod without_namespaces;
 mod workdir;
 
 pub(crate) use crate::client_socket::ClientSocket;

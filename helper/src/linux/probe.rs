@@ -22,7 +22,8 @@ pub(crate) fn probe_each() -> Probe {
     let one = |mechanism| apart(mechanism).unwrap_or_else(Capabilities::unavailable);
     let each: BTreeMap<_, _> = BUILT.iter().map(|mechanism| (*mechanism, one(*mechanism))).collect();
     let mut failures = Vec::new();
-    for (mechanism, capabilities) in &each {
+    // What a run gets that leaves the choice to the jail.
+    for (mechanism, capabilities) in each.iter().filter(|(mechanism, _)| Choice::Auto.allows(**mechanism)) {
         match &capabilities.failure {
             Some(failure) => failures.push((*mechanism, failure.clone())),
             None => return Probe { best: after(failures, capabilities.clone()), each },

@@ -37,7 +37,7 @@ pub(crate) fn load(loopback: bool, writes_host_files: bool) -> Result<()> {
 }
 
 /// What stands in for namespaces: in every jail without them, and in one that has no network.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 mod without_namespaces {
     use super::Instruction;
     pub(super) static ALL: &[Instruction] = include!(concat!(env!("OUT_DIR"), "/seccomp_shared.rs"));
@@ -46,7 +46,7 @@ mod without_namespaces {
 }
 
 /// What a jail without namespaces needs more.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 pub(crate) struct More {
     /// There is no network.
     pub(crate) offline: bool,
@@ -55,7 +55,7 @@ pub(crate) struct More {
 }
 
 /// Loads the filters of a jail without namespaces, several: of their answers the strictest counts.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 pub(crate) fn load_without_namespaces(more: &More) -> Result<()> {
     let filters = [
         Some(HOST),
@@ -79,13 +79,13 @@ mod tests {
     static PRIVATE_REFERENCE: Reference = include!(concat!(env!("OUT_DIR"), "/seccomp_private_reference.rs"));
     type Reference = &'static [&'static [Instruction]];
     static BOTH: [(&[Instruction], Reference); 2] = [(HOST, HOST_REFERENCE), (PRIVATE, PRIVATE_REFERENCE)];
-    #[cfg(feature = "landlock")]
+    #[cfg(without_namespaces)]
     static MORE: [(&[Instruction], Reference); 3] = [
         (without_namespaces::ALL, include!(concat!(env!("OUT_DIR"), "/seccomp_shared_reference.rs"))),
         (without_namespaces::OFFLINE, include!(concat!(env!("OUT_DIR"), "/seccomp_offline_reference.rs"))),
         (without_namespaces::EMPTYING, include!(concat!(env!("OUT_DIR"), "/seccomp_emptying_reference.rs"))),
     ];
-    #[cfg(not(feature = "landlock"))]
+    #[cfg(not(without_namespaces))]
     static MORE: [(&[Instruction], Reference); 0] = [];
 
     fn all() -> impl Iterator<Item = &'static (&'static [Instruction], Reference)> {

@@ -77,7 +77,7 @@ pub(crate) struct Entry {
     /// A second one for whoever looks at it from outside while root's jail is in the first.
     outside: Option<OwnedFd>,
     /// Its mount stands at its path, also outside.
-    #[cfg(feature = "landlock")]
+    #[cfg(without_namespaces)]
     in_place: bool,
 }
 
@@ -90,7 +90,7 @@ impl Entry {
             identity,
             opened: None,
             outside: None,
-            #[cfg(feature = "landlock")]
+            #[cfg(without_namespaces)]
             in_place: false,
         }
     }
@@ -142,7 +142,7 @@ impl Entry {
     }
 
     /// Mounts what was opened at its own path, in the mount namespace of this process.
-    #[cfg(feature = "landlock")]
+    #[cfg(without_namespaces)]
     pub(crate) fn mount_in_place(&mut self) -> Result<()> {
         let place = self.place()?;
         sys::attach_mount(self.mount()?.as_fd(), place.as_fd())
@@ -152,13 +152,13 @@ impl Entry {
     }
 
     /// Whether that was done.
-    #[cfg(feature = "landlock")]
+    #[cfg(without_namespaces)]
     pub(crate) fn is_mounted_in_place(&self) -> bool {
         self.in_place
     }
 
     /// What stands there, if it is what was judged.
-    #[cfg(feature = "landlock")]
+    #[cfg(without_namespaces)]
     pub(crate) fn place(&self) -> Result<OwnedFd> {
         let place = self.look_up()?;
         self.check_identity(&place)?;

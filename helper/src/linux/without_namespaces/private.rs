@@ -34,9 +34,9 @@ pub(crate) struct Private {
     name: CString,
     pub(super) path: PathBuf,
     pub(super) directory: OwnedFd,
-    pub(super) home: PathBuf,
-    pub(super) temporary: PathBuf,
-    pub(super) work: PathBuf,
+    pub(crate) home: PathBuf,
+    pub(crate) temporary: PathBuf,
+    pub(crate) work: PathBuf,
 }
 
 impl Private {
