@@ -40,8 +40,8 @@ pub(crate) fn polled_disk(plan: &Plan) -> Level {
     }
     Level::Polled(
         "the supervisor looks every 10 ms at what the file systems of the private directories and of the work dir lost, and \
-         counts what changed in each; without files that are left in mappings or messages alone, and what comes within \
-         the last look is only reported"
+         counts what was added to files in each, as a whole those that changed before it had come to them; without files \
+         that are left in mappings or messages alone, and what comes within the last look is only reported"
             .to_owned(),
     )
 }
