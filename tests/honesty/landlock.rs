@@ -29,6 +29,7 @@ pub(crate) const TESTS: &[Named] = &[
     ("what_is_left_is_ended", what_is_left_is_ended),
     ("whoever_of_the_jail_is_killed", whoever_of_the_jail_is_killed),
     ("a_jail_within_a_jail_has_no_network", a_jail_within_a_jail_has_no_network),
+    ("too_few_descriptors_leave_nothing", too_few_descriptors_leave_nothing),
 ];
 
 /// Nothing else can be tested beside them.
@@ -53,7 +54,8 @@ fn desk() -> Result<Desk, Stop> {
 /// The private directories of a launcher with this number.
 fn private(launcher: u32) -> Vec<PathBuf> {
     let name = format!("agentkit-jail-{launcher}-");
-    let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    let places = [std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
+    let entries = places.iter().filter_map(|place| fs::read_dir(place).ok()).flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.to_string_lossy().contains(&name)).collect()
 }
 
@@ -343,5 +345,27 @@ fn a_jail_within_a_jail_has_no_network() -> Result<(), Stop> {
         text.contains(r#""mechanism":"landlock""#) && text.contains(r#""network_blocked":"full""#),
         "{text}"
     );
+    Ok(())
+}
+
+/// To remove directories takes some, too.
+fn too_few_descriptors_leave_nothing() -> Result<(), Stop> {
+    let desk = desk()?;
+    fs::write(desk.path("policy"), json(&policy("echo ran"))?)?;
+    let (mut refused, mut ran) = (0, 0);
+    for descriptors in 5..40 {
+        let mut launcher = Command::new("prlimit");
+        launcher.arg(format!("--nofile={descriptors}")).arg("--").arg(helper());
+        launcher.stdin(fs::File::open(desk.path("policy"))?).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let launcher = launcher.spawn()?;
+        let number = launcher.id();
+        let run = launcher.wait_with_output()?;
+        assert_eq!(private(number), Vec::<PathBuf>::new(), "with {descriptors}: {run:?}");
+        match run.status.code() {
+            Some(0) => ran += 1,
+            _ => refused += usize::from(run.stdout.is_empty()),
+        }
+    }
+    assert!(refused > 3 && ran > 3, "{refused} {ran}");
     Ok(())
 }
