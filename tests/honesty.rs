@@ -4,6 +4,8 @@
 mod jail;
 #[path = "honesty/landlock.rs"]
 mod landlock;
+#[path = "honesty/matrix/mod.rs"]
+mod matrix;
 #[path = "honesty/shortage.rs"]
 mod shortage;
 mod support;
@@ -23,6 +25,10 @@ const EINVAL: u32 = 22;
 const ENOSPC: i32 = 28;
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    if let (Some(matrix::judge::JUDGE), Some(request)) = (arguments.next().as_deref(), arguments.next()) {
+        return matrix::judge::main(&request);
+    }
     let tests = || {
         let mut trials = vec![
             trial("no_part_can_be_left_out_of_this_build", no_part_can_be_left_out_of_this_build),
@@ -58,6 +64,7 @@ fn main() -> ExitCode {
         ];
         trials.extend(landlock::TESTS.iter().map(|(name, test)| trial(&format!("landlock::{name}"), test)));
         trials.extend(landlock::STORMS.iter().map(|(name, test)| alone(&format!("landlock::{name}"), test)));
+        trials.extend(matrix::trials());
         support::run(trials)
     };
     Stage::run(tests)
