@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 pub(crate) const TESTS: &[Named] = &[
@@ -29,6 +30,7 @@ pub(crate) const TESTS: &[Named] = &[
         leftovers::whoever_of_the_jail_is_killed(&desk()?, Choice::Landlock)
     }),
     ("a_jail_within_a_jail_has_no_network", a_jail_within_a_jail_has_no_network),
+    ("too_few_descriptors_leave_nothing", too_few_descriptors_leave_nothing),
 ];
 
 /// Nothing else can be tested beside them.
@@ -280,5 +282,27 @@ fn a_jail_within_a_jail_has_no_network() -> Result<(), Stop> {
         text.contains(r#""mechanism":"landlock""#) && text.contains(r#""network_blocked":"full""#),
         "{text}"
     );
+    Ok(())
+}
+
+/// To remove directories takes some, too.
+fn too_few_descriptors_leave_nothing() -> Result<(), Stop> {
+    let desk = desk()?;
+    fs::write(desk.path("policy"), json(&policy("echo ran"))?)?;
+    let (mut refused, mut ran) = (0, 0);
+    for descriptors in 5..40 {
+        let mut launcher = Command::new("prlimit");
+        launcher.arg(format!("--nofile={descriptors}")).arg("--").arg(helper());
+        launcher.stdin(fs::File::open(desk.path("policy"))?).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let launcher = launcher.spawn()?;
+        let number = launcher.id();
+        let run = launcher.wait_with_output()?;
+        assert_eq!(leftovers::private(number), Vec::<PathBuf>::new(), "with {descriptors}: {run:?}");
+        match run.status.code() {
+            Some(0) => ran += 1,
+            _ => refused += usize::from(run.stdout.is_empty()),
+        }
+    }
+    assert!(refused > 3 && ran > 3, "{refused} {ran}");
     Ok(())
 }

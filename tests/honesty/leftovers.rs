@@ -16,7 +16,7 @@ fn policy(mechanism: Choice, script: &str) -> Policy {
 }
 
 /// The private directories of a launcher with this number.
-fn private(launcher: u32) -> Vec<PathBuf> {
+pub(crate) fn private(launcher: u32) -> Vec<PathBuf> {
     let name = format!("agentkit-jail-{launcher}-");
     let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.to_string_lossy().contains(&name)).collect()

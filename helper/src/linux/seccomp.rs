@@ -2,10 +2,12 @@
 
 use super::layers::Layer;
 use super::sys::{self, Instruction};
-use crate::error::{Context, Result};
+use crate::error::{Context, Hint, Result};
 use nix::libc;
 
 const STEP: &str = "seccomp";
+const NO_FILTERS: &str = "the kernel must have filters of system calls (CONFIG_SECCOMP_FILTER), and whatever filter the launcher is \
+    under must let seccomp(2) through";
 
 /// For a jail that can write files of the host, and for one that can write none.
 static HOST: &[Instruction] = include!(concat!(env!("OUT_DIR"), "/seccomp_host.rs"));
@@ -29,7 +31,7 @@ pub(crate) fn load(loopback: bool, writes_host_files: bool) -> Result<()> {
         return Ok(());
     }
     let filter = if writes_host_files { HOST } else { PRIVATE };
-    sys::load_seccomp_filter(filter).context(STEP, "load the filter")?;
+    sys::load_seccomp_filter(filter).context(STEP, "load the filter").hint(NO_FILTERS)?;
     if loopback {
         return Ok(());
     }
@@ -64,7 +66,7 @@ pub(crate) fn load_without_namespaces(more: &More) -> Result<()> {
         more.emptying.then_some(without_namespaces::EMPTYING),
     ];
     for filter in filters.into_iter().flatten() {
-        sys::load_seccomp_filter(filter).context(STEP, "load a filter")?;
+        sys::load_seccomp_filter(filter).context(STEP, "load a filter").hint(NO_FILTERS)?;
     }
     Ok(())
 }

@@ -84,7 +84,8 @@ fn filesystem(domain: &Domain, holds: bool) -> Level {
 }
 
 fn processes(domain: &Domain) -> Level {
-    if !domain.refused.contains(&Attack::Signal) {
+    // Whose user nobody else is can signal nobody else.
+    if !domain.refused.contains(&Attack::Signal) && !domain.exclusive_user {
         let why = "processes of the same user can be signalled: Landlock forbids that since Linux 6.12";
         return Level::None(why.to_owned());
     }
@@ -164,9 +165,10 @@ mod tests {
         let shared = |_: &mut ReadBack, domain: &mut Domain| {
             domain.exclusive_user = false;
             domain.refused.remove(&Attack::ChangeOwner);
+            domain.refused.remove(&Attack::Signal);
         };
-        assert_eq!(lost(shared), [FilesystemConfined]);
-        assert_eq!(unless(Attack::Signal), [ProcessesIsolated]);
+        assert_eq!(lost(shared), [FilesystemConfined, ProcessesIsolated]);
+        assert_eq!(unless(Attack::Signal), []);
         assert_eq!(lost(|_, domain| domain.others = 0), [ProcessesContained]);
         let privileged = [NetworkBlocked, FilesystemConfined, PrivilegesDropped];
         assert_eq!(lost(|state, _| state.no_new_privs = false), privileged);

@@ -180,7 +180,7 @@ impl Entry {
         let place = self.look_up()?;
         let mount = sys::clone_mount(place.as_fd(), c"")
             .context(STEP, format_args!("open_tree {:?}", self.path))
-            .hint("the kernel must be 5.12 or newer")?;
+            .hint("the kernel must be 5.12 or newer; root needs CAP_SYS_ADMIN for this, or starts it as an ordinary user")?;
         self.check_identity(&mount)?;
         sys::restrict_mount(mount.as_fd(), restrictions(!self.access.is_writable()))
             .context(STEP, format_args!("mount_setattr {:?}", self.path))?;
