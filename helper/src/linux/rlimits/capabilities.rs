@@ -16,21 +16,13 @@ pub(super) fn derive(state: &ReadBack, plan: &Plan, why_unfiltered: Option<&str>
     let controls = [
         (Control::NetworkBlocked, network(found, filtered && unprivileged, plan, why_unfiltered)),
         (Control::FilesystemConfined, not_confined("files: the command may do with each what its user may")),
-        (
-            Control::ProcessesIsolated,
-            not_confined(
-                "processes: those of the host are seen, and those of the same user can be signalled and changed",
-            ),
-        ),
+        (Control::ProcessesIsolated, processes(found)),
         (Control::ProcessesContained, process_limit(found, state, plan)),
         (Control::MemoryLimited, while_watched(memory_limit(found, state, plan))),
         (Control::DiskLimited, while_watched(disk(plan))),
         (Control::CpuLimited, while_watched(cpu())),
         (Control::SyscallsFiltered, held(filtered, why_unfiltered)),
-        (
-            Control::PrivilegesDropped,
-            held(unprivileged, "capabilities, a way to new ones, or root's uid are left"),
-        ),
+        (Control::PrivilegesDropped, privileges(unprivileged, filtered)),
         (Control::EnvironmentScrubbed, environment(found)),
         (
             Control::KilledAsATree,
@@ -50,6 +42,17 @@ fn not_confined(what: &str) -> Level {
     Level::None(format!(
         "rlimits confine no {what}; where the host has one, take the mechanism namespaces or landlock"
     ))
+}
+
+fn processes(found: &Domain) -> Level {
+    if found.exclusive_user {
+        let seen = "no process of the host is the command's user's, so that none can be signalled, traced or changed; but \
+                    all are seen in /proc";
+        return Level::Partial(seen.to_owned());
+    }
+    not_confined(
+        "processes: those of the host are seen, and those of the same user can be signalled and changed",
+    )
 }
 
 /// What depends on those whom the command can signal.
@@ -74,6 +77,17 @@ fn network(found: &Domain, holds: bool, plan: &Plan, why_unfiltered: &str) -> Le
          host whose files, named pipes or, as the same user, memory the command can write"
             .to_owned(),
     )
+}
+
+fn privileges(unprivileged: bool, filtered: bool) -> Level {
+    match held(unprivileged, "capabilities, a way to new ones, or root's uid are left") {
+        Level::Full if !filtered => Level::Partial(
+            "no capability is left, but nothing keeps the command from making a user namespace, where the host lets it, \
+             and having them all in there"
+                .to_owned(),
+        ),
+        level => level,
+    }
 }
 
 /// A cgroup that the launcher's user made can be changed by whoever is that user.
