@@ -14,8 +14,8 @@ const LARGEST_LIMIT: u64 = 1 << 62;
 /// A longer wall clock is a mistake in the unit.
 const LONGEST_WALL_MS: u64 = 30 * 24 * 3600 * 1000;
 
-/// Each takes a descriptor, and so many fit in one message.
-pub(crate) const MOST_WATCHED_PATHS: usize = 16;
+/// Each takes a mount and two of the user's watches.
+const MOST_WATCHED_PATHS: usize = 16;
 
 /// A policy that does not contradict itself, in the types that the launch needs.
 #[derive(Debug)]

@@ -310,10 +310,10 @@ impl Default for Limits {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Watch {
-    /// Absolute paths, at most 16, none of them granted: at each an empty directory stands in the jail that cannot be
-    /// written, removed or renamed, and opening it to read is recorded, or to list it. Every other attempt fails without
-    /// being recorded: to write, create or truncate, to execute, rename or remove it, to change its mode or times; and so is
-    /// looking at it without opening it.
+    /// Absolute paths, at most 16, none of them granted: at each an empty file stands in the jail, in a file
+    /// system that is full. To open it is recorded, and whether that was to write it or its length was changed. Every other
+    /// attempt is not: to execute it, rename it or remove it, which fails, to change its mode or times, and to look at it
+    /// without opening it.
     pub paths: Vec<Bytes>,
     /// Ports on the jail's own 127.0.0.1: each attempt to open a TCP connection there is counted.
     pub tcp_ports: Vec<u16>,

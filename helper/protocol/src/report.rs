@@ -317,12 +317,15 @@ pub struct Usage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attempt {
-    /// Whether a process opened what stands at the watched path, to read it. Other attempts are not recorded.
+    /// Whether a process opened or changed what stands at the watched path. Other attempts are not recorded.
     Path {
         /// The path, as in the policy.
         path: Bytes,
-        /// Whether it was opened to read at least once.
+        /// Whether it was opened at least once, to read or to write.
         seen: bool,
+        /// Whether it was opened at least once so that it could be written, or was given another length.
+        #[serde(default)]
+        written: bool,
     },
     /// How often a TCP connection to the watched port was tried.
     Tcp {
