@@ -15,7 +15,12 @@ use std::process::{Child, Command, ExitCode, Stdio};
 pub(crate) const JUDGE: &str = "--measure-this-host";
 
 /// What a jail is attacked under: low limits, and the wider view of `/proc`, which has more to attack.
-const LIMITS: &str = "--proc full --wall 20s --cpu 2s --memory 256M --disk 64M --processes 32 --output 1M";
+const LIMITS: &str = "--proc full --wall 20s --cpu 2s --memory 256M --disk 64M --output 1M";
+/// For attacks on what is limited.
+const FEW: &str = "--processes 32";
+/// For all others: without namespaces the processes count that the user starts elsewhere meanwhile, and no attack is to fail for
+/// that.
+const MANY: &str = "--processes 600";
 /// How the attacker gets in, best first: not every mechanism has all of these on every host.
 const WAYS_IN: [&str; 3] = [SENT, "--ro {dir}", "--workdir {dir}"];
 /// By the standard input. The jail has nothing of the host's then, but what each has.
@@ -189,11 +194,11 @@ fn launch(request: &Request, flags: &[String]) -> Result<Launch, Stop> {
 fn attack_jail(request: &Request, mechanism: Mechanism) -> Result<Attacked, Stop> {
     let mut refused = Vec::new();
     for way in WAYS_IN {
-        let jail = jail(request, mechanism, way);
-        match runs_anything(&Launcher::Template(jail.clone()), &request.base) {
+        let [few, many] = [FEW, MANY].map(|limit| jail(request, mechanism, limit, way));
+        match runs_anything(&Launcher::Template(many.clone()), &request.base) {
             Ok(()) => {
                 let claims = claims(request, mechanism, way)?;
-                let found = attack_in_all_ways(request, &jail, &claims)?;
+                let found = attack_in_all_ways(request, &few, &many, &claims)?;
                 return Ok(Attacked { claims, found });
             }
             Err(why) => refused.push(why),
@@ -203,17 +208,22 @@ fn attack_jail(request: &Request, mechanism: Mechanism) -> Result<Attacked, Stop
 }
 
 /// What takes seconds goes on meanwhile, each in a process of its own.
-fn attack_in_all_ways(request: &Request, jail: &str, claims: &Capabilities) -> Result<Vec<Found>, Stop> {
+fn attack_in_all_ways(
+    request: &Request,
+    few: &str,
+    many: &str,
+    claims: &Capabilities,
+) -> Result<Vec<Found>, Stop> {
     let part = PART.into_iter().filter(|name| is_wanted(name, claims));
     let (slow, quick): (Vec<_>, Vec<_>) = part.partition(|name| SLOW.contains(name));
     let beside = |name: &&str| {
-        let task = Task::Attack { name: (*name).to_owned(), template: jail.to_owned() };
+        let task = Task::Attack { name: (*name).to_owned(), template: few.to_owned() };
         let task = serde_json::to_string(&Request { task, ..request.clone() })?;
         let mut own = Command::new(&request.own);
         Ok(own.args([JUDGE, &task]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?)
     };
     let beside: Vec<Child> = slow.iter().map(beside).collect::<Result<_, Stop>>()?;
-    let jail = Launcher::Template(jail.to_owned());
+    let jail = Launcher::Template(many.to_owned());
     let mut found: Vec<Found> =
         quick.iter().map(|name| attack(name, &jail, &request.base)).collect::<Result<_, Stop>>()?;
     for child in beside {
@@ -223,12 +233,12 @@ fn attack_in_all_ways(request: &Request, jail: &str, claims: &Capabilities) -> R
     Ok(found)
 }
 
-fn jail(request: &Request, mechanism: Mechanism, way: &str) -> String {
+fn jail(request: &Request, mechanism: Mechanism, processes: &str, way: &str) -> String {
     let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
     let helper = request.helper.to_string_lossy();
     let words = request.launcher.iter().map(String::as_str).chain([&*helper]).map(quoted);
     let words: Vec<String> = words.collect();
-    let jail = format!("{} --mechanism {mechanism} {LIMITS}", words.join(" "));
+    let jail = format!("{} --mechanism {mechanism} {LIMITS} {processes}", words.join(" "));
     if way == SENT { format!("{jail} {TAKE_IN}") } else { format!("{jail} {way} --") }
 }
 
@@ -236,7 +246,11 @@ fn jail(request: &Request, mechanism: Mechanism, way: &str) -> String {
 fn claims(request: &Request, mechanism: Mechanism, way: &str) -> Result<Capabilities, Stop> {
     let directory = tempfile::tempdir_in(&request.base)?;
     let way = way.replace("{dir}", &directory.path().to_string_lossy());
-    let flags = LIMITS.split(' ').chain(way.split_whitespace()).map(str::to_owned);
+    let flags = [LIMITS, FEW]
+        .into_iter()
+        .flat_map(|flags| flags.split(' '))
+        .chain(way.split_whitespace())
+        .map(str::to_owned);
     let launch = launch(request, &[choose(mechanism.into()), flags.collect()].concat())?;
     match launch.started {
         Some(started) => Ok(started.capabilities),
