@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use support::need::need;
 use support::processes::with_marker;
@@ -18,13 +17,20 @@ use tempfile::TempDir;
 
 const EVALS: &str = env!("CARGO_BIN_EXE_agentkit-evals");
 
-/// Those are found to bite before each audit anyway.
+/// What takes nothing that everybody shares.
 const WITHOUT_RESOURCES: &str = "network,filesystem,processes,kernel,leakage,terminal,persistence";
+/// What does is found to bite before each audit anyway. It takes long, so one audit performs it, beside everything else.
+const RESOURCES: &str = "resources";
 
 fn main() -> ExitCode {
     support::run(vec![
-        trial("the_jail_keeps_what_it_claims", || keeps_what_it_claims(Who::Own)),
-        trial("the_jail_of_an_ordinary_user_keeps_what_it_claims", || keeps_what_it_claims(Who::Ordinary)),
+        trial("the_jail_keeps_what_it_claims", || {
+            keeps_what_it_claims(Who::Own, &[RESOURCES, WITHOUT_RESOURCES])
+        }),
+        trial("the_jail_of_an_ordinary_user_keeps_what_it_claims", || {
+            // Who runs these tests as an ordinary user has the others too.
+            keeps_what_it_claims(Who::Ordinary, &[WITHOUT_RESOURCES])
+        }),
         trial("by_bubblewrap_it_keeps_what_it_claims", || {
             need("bubblewrap")?;
             by_itself_it_keeps_what_it_claims("bubblewrap", "filesystem,leakage")
@@ -135,28 +141,27 @@ impl Bench {
     }
 }
 
-/// One at a time: some attacks are judged by what the whole host has.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn is(finding: &Value, verdict: &str) -> bool {
     finding["verdict"].get(verdict).is_some()
 }
 
-/// No attack breaks a claim, no control is disclaimed that stops all its attacks, and each could be tried.
-fn keeps_what_it_claims(who: Who) -> Result<(), Stop> {
+/// No attack breaks a claim, no control is disclaimed that stops all its attacks, and each could be tried. The parts are
+/// audited at the same time.
+fn keeps_what_it_claims(who: Who, parts: &[&str]) -> Result<(), Stop> {
     need("userns")?;
-    let bench = Bench::new(who)?;
-    let claims = bench.claims("auto")?;
-    let _turn = turn();
-    // What takes everybody's resources takes long; an ordinary user who runs these tests performs it too.
-    let (output, findings) = match who {
-        Who::Own => bench.findings(&[])?,
-        Who::Ordinary => bench.findings(&["--families", WITHOUT_RESOURCES])?,
-    };
-    assert!(findings.iter().any(|finding| is(finding, "contained")), "{output:?}");
+    let claims = Bench::new(who)?.claims("auto")?;
+    let audit = |families: &str| Ok(Bench::new(who)?.findings(&["--families", families])?.1);
+    let found: Vec<Result<Vec<Value>, Stop>> = std::thread::scope(|scope| {
+        let audits: Vec<_> = parts.iter().map(|part| scope.spawn(|| audit(part))).collect();
+        let ended = audits.into_iter().map(|audit| audit.join());
+        ended.map(|end| end.unwrap_or_else(|_| Err(Stop::Fail("an audit panicked".into())))).collect()
+    });
+    let mut findings = Vec::new();
+    for found in found {
+        let found = found?;
+        assert!(found.iter().any(|finding| is(finding, "contained")), "{found:#?}");
+        findings.extend(found);
+    }
     let wrong = disagreements(&claims, &findings);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
@@ -168,7 +173,6 @@ fn by_itself_it_keeps_what_it_claims(mechanism: &str, families: &str) -> Result<
     // Whom root becomes under landlock reaches no interpreter in root's home.
     let bench = Bench { plain_path: mechanism == "landlock", ..Bench::new(Who::Own)? };
     let claims = bench.claims(mechanism)?;
-    let _turn = turn();
     let by_it = |what: [&str; 2]| bench.findings(&[&["--mechanism", mechanism], &what[..]].concat());
     let outlive =
         "outlive_as_a_daemon,outlive_deaf_to_signals,outlive_under_another_name,outlive_a_killed_launcher";
@@ -222,7 +226,6 @@ fn claims_are_compared_in_both_directions() -> Result<(), Stop> {
 /// Whatever bites at all escapes from it, so that no verdict is a matter of course.
 fn a_launcher_that_confines_nothing_is_found_out() -> Result<(), Stop> {
     let bench = Bench::new(Who::Own)?;
-    let _turn = turn();
     let (output, findings) = bench.findings(&["--launcher", "env", "--families", WITHOUT_RESOURCES])?;
     let tame: Vec<_> =
         findings.iter().filter(|finding| !is(finding, "escaped") && !is(finding, "cannot_bite")).collect();
@@ -236,7 +239,6 @@ fn a_daemon_is_seen_every_time() -> Result<(), Stop> {
     let bench = Bench::new(Who::Own)?;
     let daemons =
         "outlive_as_a_daemon,outlive_deaf_to_signals,outlive_holding_the_output,outlive_under_another_name";
-    let _turn = turn();
     for _ in 0..4 {
         let (_, findings) = bench.findings(&["--launcher", "env", "--attacks", daemons])?;
         assert!(findings.len() == 4 && findings.iter().all(|it| is(it, "escaped")), "{findings:#?}");
@@ -310,7 +312,6 @@ fn two_launchers_side_by_side() -> Result<(), Stop> {
 fn ordinary_code_works(who: Who) -> Result<(), Stop> {
     need("userns")?;
     let bench = Bench::new(who)?;
-    let _turn = turn();
     let output = bench.audit(&["--benign"])?;
     let text = String::from_utf8(output.stdout)?;
     assert!(!text.contains("BROKEN") && output.status.success(), "{text}");

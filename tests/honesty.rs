@@ -6,6 +6,12 @@ mod bubblewrap;
 mod jail;
 #[path = "honesty/landlock.rs"]
 mod landlock;
+#[path = "honesty/leftovers.rs"]
+mod leftovers;
+#[path = "honesty/matrix/mod.rs"]
+mod matrix;
+#[path = "honesty/rlimits.rs"]
+mod rlimits;
 #[path = "honesty/shortage.rs"]
 mod shortage;
 mod support;
@@ -24,7 +30,14 @@ use support::{Stop, need::need};
 const EINVAL: u32 = 22;
 const ENOSPC: i32 = 28;
 
+/// A test by its name.
+type Named = (&'static str, fn() -> Result<(), Stop>);
+
 fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    if let (Some(matrix::judge::JUDGE), Some(request)) = (arguments.next().as_deref(), arguments.next()) {
+        return matrix::judge::main(&request);
+    }
     let tests = || {
         let mut trials = vec![
             trial("no_part_can_be_left_out_of_this_build", no_part_can_be_left_out_of_this_build),
@@ -61,14 +74,13 @@ fn main() -> ExitCode {
         trials
             .extend(bubblewrap::TESTS.iter().map(|(name, test)| trial(&format!("bubblewrap::{name}"), test)));
         trials.extend(landlock::TESTS.iter().map(|(name, test)| trial(&format!("landlock::{name}"), test)));
+        trials.extend(rlimits::TESTS.iter().map(|(name, test)| trial(&format!("rlimits::{name}"), test)));
         trials.extend(landlock::STORMS.iter().map(|(name, test)| alone(&format!("landlock::{name}"), test)));
+        trials.extend(matrix::trials());
         support::run(trials)
     };
     Stage::run(tests)
 }
-
-/// A test by its name.
-type Named = (&'static str, fn() -> Result<(), Stop>);
 
 /// Without a user namespace the kernel counts all processes of the user, also those of another test's storm of them.
 static PROCESSES: RwLock<()> = RwLock::new(());

@@ -159,7 +159,8 @@ impl SandboxBuilder {
         self
     }
 
-    /// Which mechanism may confine the commands: the best that the host gives, unless told.
+    /// Which mechanism may confine the commands: the best that the host gives, unless told. [`Choice::Rlimits`]
+    /// confines no file, and is never taken untold.
     pub fn mechanism(mut self, choice: Choice) -> Self {
         self.template.mechanism = choice;
         self

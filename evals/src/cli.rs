@@ -102,7 +102,7 @@ pub struct AuditArgs {
     #[arg(long, value_name = "jail|COMMAND", value_parser = launcher)]
     pub compare: Option<String>,
 
-    /// The mechanism that the jail is to confine by: auto, namespaces, bubblewrap, landlock or seatbelt
+    /// The mechanism that the jail is to confine by: auto, namespaces, bubblewrap, landlock, seatbelt or rlimits
     #[arg(long, default_value = "auto", value_name = "NAME", value_parser = mechanism)]
     pub mechanism: Choice,
 
@@ -171,7 +171,14 @@ fn launcher(text: &str) -> Result<String, String> {
 }
 
 fn mechanism(text: &str) -> Result<Choice, String> {
-    let all = [Choice::Auto, Choice::Namespaces, Choice::Bubblewrap, Choice::Landlock, Choice::Seatbelt];
+    let all = [
+        Choice::Auto,
+        Choice::Namespaces,
+        Choice::Bubblewrap,
+        Choice::Landlock,
+        Choice::Seatbelt,
+        Choice::Rlimits,
+    ];
     let known = || all.map(Choice::name).join(", ");
     all.into_iter().find(|choice| choice.name() == text).ok_or_else(|| format!("must be one of {}", known()))
 }

@@ -23,9 +23,19 @@ fn main() {
     let os = std::env::var("CARGO_CFG_TARGET_OS").expect("cargo sets the target system");
     // Whether this build has a mechanism at all.
     println!("cargo::rustc-check-cfg=cfg(mechanism)");
-    let seatbelt = os == "macos" && std::env::var_os("CARGO_FEATURE_SEATBELT").is_some();
-    if os == "linux" || seatbelt {
+    let has = |mechanism: &str| std::env::var_os(format!("CARGO_FEATURE_{mechanism}")).is_some();
+    if os == "linux" || (os == "macos" && has("SEATBELT")) {
         println!("cargo::rustc-cfg=mechanism");
+    }
+    // Whether it has one that does without namespaces.
+    println!("cargo::rustc-check-cfg=cfg(without_namespaces)");
+    if os == "linux" && (has("LANDLOCK") || has("RLIMITS")) {
+        println!("cargo::rustc-cfg=without_namespaces");
+    }
+    // Whether it has one with namespaces, whoever makes them.
+    println!("cargo::rustc-check-cfg=cfg(with_namespaces)");
+    if os == "linux" && (has("NAMESPACES") || has("BUBBLEWRAP")) {
+        println!("cargo::rustc-cfg=with_namespaces");
     }
     write("policies.rs", &policies::source());
     write("seatbelt.sb", &without_comments(agentkit_profiles::SEATBELT));

@@ -19,7 +19,7 @@ complete -c agentkit-jail -l output -r -d 'bytes that pass on each output stream
 complete -c agentkit-jail -l git -r -d 'protect (default) names that git executes, or off'
 complete -c agentkit-jail -l require -r -d 'run only if these are fully enforced; --probe lists them'
 complete -c agentkit-jail -l strict -d 'require network_blocked and filesystem_confined'
-complete -c agentkit-jail -l mechanism -r -d 'auto (the best this host can give), namespaces, bubblewrap, landlock, seatbelt'
+complete -c agentkit-jail -l mechanism -r -d 'auto (the best), namespaces, bubblewrap, landlock, seatbelt; or rlimits (files open)'
 complete -c agentkit-jail -l tty -d 'on a terminal: give the command one of its own, of the same size'
 complete -c agentkit-jail -l policy-fd -r -d 'read the policy from descriptor N, in place of flags that make one'
 complete -c agentkit-jail -l report-fd -r -d 'write the report to descriptor N, one JSON object a line'

@@ -8,7 +8,7 @@ use std::io;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are none elsewhere"))]
 pub(crate) const NO_USER_NAMESPACES: &str = "unprivileged user namespaces seem to be switched off: see sysctl \
     user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, or the \
-    container's seccomp profile";
+    container's seccomp profile; in a chroot there are none";
 
 /// The result of a step of the launch.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;

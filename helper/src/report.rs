@@ -93,7 +93,12 @@ impl Script {
         line.push(b'\n');
         let mut report = match report {
             Report::Callers(file) if file.metadata()?.is_file() => Report::File(file),
-            Report::Callers(file) => Report::Other(Patient::start(file)?),
+            Report::Callers(file) => match (file.try_clone().and_then(Patient::start), event) {
+                (Ok(patient), _) => Report::Other(patient),
+                // Where no thread can be had nothing runs, and the one line that says so fits into a pipe.
+                (Err(_), Event::Failed(_)) => Report::File(file),
+                (Err(error), _) => return Err(error),
+            },
             known => known,
         };
         match &mut report {

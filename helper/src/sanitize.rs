@@ -19,12 +19,11 @@ const STEP: &str = "sanitize";
 /// The first descriptor that is not a standard stream.
 const FIRST: i32 = 3;
 
-/// Refuses borrowed privileges, closes inherited descriptors, undoes inherited signal settings. Returns where to report to
-/// and where the policy comes from.
+/// Refuses borrowed privileges and closes inherited descriptors. Returns where to report to and where the policy comes from.
 pub(crate) fn sanitize(caller: Caller) -> Result<(Reporter, Source)> {
     refuse_borrowed_privilege()?;
     fill_streams()?;
-    let answer = match caller {
+    Ok(match caller {
         Caller::Client => {
             platform::close_all_but_streams_and(&[]).context(STEP, "close inherited descriptors")?;
             (client_reporter()?, Source::Client)
@@ -45,9 +44,7 @@ pub(crate) fn sanitize(caller: Caller) -> Result<(Reporter, Source)> {
             };
             (Reporter::script(report.transpose()?), source)
         }
-    };
-    platform::reset_signals()?;
-    Ok(answer)
+    })
 }
 
 /// Frames to the client whose socket is standard input.

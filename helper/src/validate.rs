@@ -14,8 +14,8 @@ const LARGEST_LIMIT: u64 = 1 << 62;
 /// A longer wall clock is a mistake in the unit.
 const LONGEST_WALL_MS: u64 = 30 * 24 * 3600 * 1000;
 
-/// Each takes a descriptor, and so many fit in one message.
-pub(crate) const MOST_WATCHED_PATHS: usize = 16;
+/// Each takes a mount and two of the user's watches.
+const MOST_WATCHED_PATHS: usize = 16;
 
 /// A policy that does not contradict itself, in the types that the launch needs.
 #[derive(Debug)]
@@ -26,7 +26,10 @@ pub(crate) struct Plan {
     /// A rule makes a bound work dir read-only.
     pub(crate) workdir_read_only: bool,
     pub(crate) rules: Vec<(PathBuf, Access)>,
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no /proc elsewhere"))]
+    #[cfg_attr(
+        not(any(with_namespaces, all(target_os = "linux", feature = "landlock"))),
+        expect(dead_code, reason = "elsewhere there is no /proc, or it is the host's in any case")
+    )]
     pub(crate) proc: ProcFiles,
     pub(crate) net: Net,
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,

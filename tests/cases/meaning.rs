@@ -18,7 +18,7 @@ fn attempts(script: &str) -> Result<(EndedBy, Vec<Attempt>, usize), Stop> {
 }
 
 fn seen(seen: bool) -> Vec<Attempt> {
-    vec![Attempt::Path { path: Bytes::from(SECRET), seen }]
+    vec![Attempt::Path { path: Bytes::from(SECRET), seen, written: false }]
 }
 
 fn words_that_sound_like_a_denial() -> Result<(), Stop> {

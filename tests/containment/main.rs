@@ -26,8 +26,8 @@ mod traces;
 
 use jail::stage::Stage;
 use jail::who::Who;
-use libtest_mimic::Trial;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use support::Stop;
 
 /// An attack by its name.
@@ -41,6 +41,10 @@ macro_rules! attacks {
 }
 pub(crate) use attacks;
 
+/// Attacks on resources mostly wait, and what stops them looks now and then, which it must get to do in time: two at once,
+/// however many tests are.
+static LANES: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
+
 fn main() -> ExitCode {
     let modules = [
         ("environment", environment::ATTACKS),
@@ -51,19 +55,32 @@ fn main() -> ExitCode {
         ("persistence", persistence::ATTACKS),
         ("planting", planting::ATTACKS),
         ("processes", processes::ATTACKS),
-        ("resources", resources::ATTACKS),
         ("rules", rules::ATTACKS),
         ("traces", traces::ATTACKS),
     ];
     Stage::run(|| {
-        support::run(modules.iter().flat_map(|(module, attacks)| trials(module, attacks)).collect())
+        let others = modules.iter().flat_map(|(module, attacks)| {
+            performances(attacks).map(move |(attack, who)| {
+                support::trial(&named(module, attack, who), move || (attack.1)(who))
+            })
+        });
+        let resources = resources::ATTACKS.chunks(1).zip(LANES.iter().cycle()).flat_map(|(attack, lane)| {
+            performances(attack).map(move |(attack, who)| {
+                support::trial(&named("resources", attack, who), move || {
+                    let _turn = lane.lock().unwrap_or_else(PoisonError::into_inner);
+                    (attack.1)(who)
+                })
+            })
+        });
+        support::run(support::spread(resources.collect(), others.collect()))
     })
 }
 
-fn trials(module: &'static str, attacks: &'static [Named]) -> impl Iterator<Item = Trial> {
-    let performances =
-        attacks.iter().flat_map(|attack| Who::everybody().iter().map(move |who| (attack, *who)));
-    performances.map(move |((name, attack), who)| {
-        support::trial(&format!("{module}::{name}::{}", who.name()), move || attack(who))
-    })
+/// Each attack, by each who can perform it.
+fn performances(attacks: &'static [Named]) -> impl Iterator<Item = (&'static Named, Who)> {
+    attacks.iter().flat_map(|attack| Who::everybody().iter().map(move |who| (attack, *who)))
+}
+
+fn named(module: &str, attack: &Named, who: Who) -> String {
+    format!("{module}::{}::{}", attack.0, who.name())
 }

@@ -8,6 +8,7 @@ use agentkit_protocol::Attempt;
 
 attacks![
     attempts_that_are_made,
+    attempts_to_write,
     attempts_that_are_not_made,
     attempt_made_up_by_setting_the_times,
     attempt_made_up_by_replacing_the_path,
@@ -16,8 +17,8 @@ attacks![
 
 const PORT: u16 = 39_811;
 
-/// What the record says of the path and the port, and what the payload said last.
-fn record(who: Who, payload: &str) -> Result<(bool, u64, String), Stop> {
+/// What was opened and written of the path, how often the port was called, and what the payload said last.
+fn record(who: Who, payload: &str) -> Result<((bool, bool), u64, String), Stop> {
     let scene = Scene::new(who)?;
     scene.canary("home/key")?;
     let key = scene.path("home/key");
@@ -30,28 +31,51 @@ fn record(who: Who, payload: &str) -> Result<(bool, u64, String), Stop> {
     let inside = attack.jailed()?;
     inside.must_have_attempted()?;
     match &inside.ended()?.attempts[..] {
-        [Attempt::Path { seen, .. }, Attempt::Tcp { count, .. }] => Ok((*seen, *count, inside.answer()?)),
+        [Attempt::Path { seen, written, .. }, Attempt::Tcp { count, .. }] => {
+            Ok(((*seen, *written), *count, inside.answer()?))
+        }
         other => Err(Stop::Fail(format!("{other:?}"))),
     }
 }
 
 fn attempts_that_are_made(who: Who) -> Result<(), Stop> {
     let opened = [
-        ("open(path)", "EISDIR"),
-        ("os.close(os.open(path, os.O_NOFOLLOW))", "done"),
-        ("os.listdir(path)", "done"),
-        ("os.close(os.open('key', 0, dir_fd=os.open(os.path.dirname(path), 0)))", "done"),
-        ("os.system('cat ' + path)", "done"),
+        "open(path).read()",
+        "os.close(os.open(path, os.O_NOFOLLOW))",
+        "os.close(os.open('key', 0, dir_fd=os.open(os.path.dirname(path), 0)))",
+        "os.system('cat ' + path)",
     ];
-    for (open, error) in opened {
+    for open in opened {
         let payload = format!(
             "said = attempt(lambda: {open})\n\
              said += ' ' + attempt(socket.create_connection, ('127.0.0.1', port), 5)\n\
              answer(said)"
         );
         let (seen, count, said) = record(who, &payload)?;
-        assert_eq!((seen, count), (true, 1), "{open}: {said}");
-        assert_eq!(said, format!("{error} ECONNREFUSED"), "{open}");
+        assert_eq!((seen, count), ((true, false), 1), "{open}: {said}");
+        assert_eq!(said, "done ECONNREFUSED", "{open}");
+    }
+    Ok(())
+}
+
+/// Nothing that is written is there afterwards, and what holds the file open is closed by its end.
+fn attempts_to_write(who: Who) -> Result<(), Stop> {
+    let tried = [
+        ("os.open(path, os.O_WRONLY)", "done"),
+        ("os.open(path, os.O_RDWR | os.O_APPEND)", "done"),
+        ("os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)", "done"),
+        ("write(path, 'x')", "ENOSPC"),
+        ("write(path, 'x' * 100_000)", "ENOSPC"),
+        ("os.truncate(path, 5)", "done"),
+        // Many events of another kind hide none.
+        ("[os.close(os.open(path, 0)) for _ in range(20_000)] + [os.open(path, os.O_WRONLY)]", "done"),
+    ];
+    for (write, error) in tried {
+        // A length that was given to it is one of zeros.
+        let payload =
+            format!("said = attempt(lambda: {write})\nanswer(said + ' ' + open(path).read().strip(chr(0)))");
+        let (found, _, said) = record(who, &payload)?;
+        assert_eq!((found, &said[..]), ((true, true), &*format!("{error} ")), "{write}");
     }
     Ok(())
 }
@@ -65,7 +89,7 @@ fn attempts_that_are_not_made(who: Who) -> Result<(), Stop> {
                    attempt(s.sendto, b'x', ('127.0.0.1', port)); attempt(s.connect, ('127.0.0.1', port))\n\
                    print('open', path, 'No such file or directory; connect', port, 'refused')\n\
                    answer('nothing')";
-    assert_eq!(record(who, payload)?, (false, 0, "nothing".to_owned()));
+    assert_eq!(record(who, payload)?, ((false, false), 0, "nothing".to_owned()));
     Ok(())
 }
 
@@ -74,16 +98,17 @@ fn attempt_made_up_by_setting_the_times(who: Who) -> Result<(), Stop> {
         let said =
             record(who, &format!("answer(attempt(lambda: os.utime(path{times}, follow_symlinks=False)))"))?;
         // Whether the kernel lets the jail do it or not: it does not count.
-        assert!(!said.0, "{said:?}");
+        assert_eq!(said.0, (false, false), "{said:?}");
     }
     Ok(())
 }
 
 fn attempt_made_up_by_replacing_the_path(who: Who) -> Result<(), Stop> {
-    let payload = "attempt(os.rmdir, path); attempt(os.rename, path, path + '2'); attempt(write, path)\n\
-                   answer(str(os.path.isfile(path)))";
+    let payload = "attempt(os.rmdir, path); attempt(os.rename, path, path + '2'); attempt(os.unlink, path)\n\
+                   attempt(os.symlink, 'x', path); attempt(os.mkdir, path)\n\
+                   answer(str(os.stat(path).st_size))";
     let said = record(who, payload)?;
-    assert_eq!((said.0, &said.2[..]), (false, "False"));
+    assert_eq!((said.0, &said.2[..]), ((false, false), "0"));
     Ok(())
 }
 
@@ -93,6 +118,6 @@ fn attempt_on_another_port(who: Who) -> Result<(), Stop> {
                    listener = socket.create_server(('127.0.0.1', 0))\n\
                    socket.create_connection(listener.getsockname(), 5, ('127.0.0.1', port))\n\
                    answer('tried')";
-    assert_eq!(record(who, payload)?, (false, 0, "tried".to_owned()));
+    assert_eq!(record(who, payload)?, ((false, false), 0, "tried".to_owned()));
     Ok(())
 }

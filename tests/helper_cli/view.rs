@@ -6,7 +6,7 @@ use crate::support::need::need;
 use crate::support::{Stop, outside::Snapshot};
 use crate::tests;
 use agentkit_protocol::{
-    Access, Bytes, Commit, Control, FailureKind, Level, Policy, ProcFiles, Rule, WorkDir,
+    Access, Bytes, Choice, Commit, Control, FailureKind, Level, Policy, ProcFiles, Rule, WorkDir,
 };
 use std::ffi::OsStr;
 use std::fs;
@@ -19,6 +19,7 @@ tests![
     rules_beside_the_work_dir,
     unusual_names_in_rules,
     rules_by_way_of_links,
+    a_socket_by_way_of_var_run,
     absent_paths_leave_nothing,
     rules_that_would_hand_over_the_host,
     rules_that_disagree,
@@ -32,6 +33,7 @@ tests![
     files_go_from_one_directory_to_another,
     mounts_with_flags,
     a_host_with_many_mounts,
+    a_host_with_its_root_twice,
     a_full_proc,
     the_hosts_proc_in_what_is_shown,
     the_hosts_proc_in_a_system_directory,
@@ -135,6 +137,25 @@ fn rules_by_way_of_links() -> Result<(), Stop> {
         let run = desk.launch(&scratch(&script, vec![rule(&path, Access::Ro)]))?;
         assert_eq!(text(&run.stdout), format!("data{}\n", desk.path("first").display()), "{path:?}: {run:?}");
     }
+    Ok(())
+}
+
+/// `/var/run` is a link of the system's own, absolute or not.
+fn a_socket_by_way_of_var_run() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    if fs::read_link("/var/run").is_err() {
+        return Err(Stop::Skip("/var/run is no link here".into()));
+    }
+    let bind = "import socket; socket.socket(socket.AF_UNIX).bind(\"/run/d/x\")";
+    let before = mounted(&format!(
+        "mount -t tmpfs -o mode=755 none /run; mkdir /run/d; echo > /run/d/y; python3 -c '{bind}'"
+    ))?;
+    let policy = scratch(
+        "test -S /var/run/d/x && test -S /run/d/x && ls /run/d",
+        vec![rule("/var/run/d/x", Access::Ro)],
+    );
+    let output = desk.call_under(&before, &[], &json(&policy)?)?;
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "x\n".into()), "{output:?}");
     Ok(())
 }
 
@@ -377,6 +398,20 @@ fn a_host_with_many_mounts() -> Result<(), Stop> {
     let output = desk.call_under(&before, &[], &json(&desk.policy("grep -c . /proc/self/mountinfo"))?)?;
     let inside: usize = text(&output.stdout).trim().parse().unwrap_or(usize::MAX);
     assert!(inside < 60, "{output:?}");
+    Ok(())
+}
+
+/// As after a start from an initial file system, which stays below.
+fn a_host_with_its_root_twice() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let over = "mount --rbind / /mnt; cd /mnt; mount --move . /; exec chroot . \"$@\"";
+    let output = desk.call_under(&mounted(over)?, &[], &json(&desk.tracer())?)?;
+    assert!(output.status.success() && desk.ran() && output.stderr.is_empty(), "{output:?}");
+    // Who is left below is in a chroot, to the kernel.
+    let only = Policy { mechanism: Choice::Namespaces, ..scratch("echo ran", Vec::new()) };
+    let output = desk.call_under(&mounted("mount --bind / /")?, &[], &json(&only)?)?;
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(125), String::new()), "{output:?}");
+    assert!(text(&output.stderr).contains("in a chroot there are none"), "{output:?}");
     Ok(())
 }
 

@@ -3,8 +3,9 @@
 use crate::Named;
 use crate::jail::desk::{Desk, json, me};
 use crate::jail::stage::{helper, unique};
+use crate::leftovers;
 use crate::support::need::need;
-use crate::support::{Stop, eventually, processes};
+use crate::support::{Stop, processes};
 use agentkit_protocol::{
     Access, Attack, Bytes, Choice, Commit, Control, FailureKind, GitNames, Level, Mechanism, Policy, Probe,
     Rule, Watch, WorkDir,
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 pub(crate) const TESTS: &[Named] = &[
@@ -24,9 +25,12 @@ pub(crate) const TESTS: &[Named] = &[
     ("a_work_dir_of_the_host_is_written_as_its_owner", a_work_dir_of_the_host_is_written_as_its_owner),
     ("files_of_the_policy_are_found", files_of_the_policy_are_found),
     ("attributes_change_only_where_files_may_be_written", attributes_change_only_where_files_may_be_written),
-    ("what_is_left_is_ended", what_is_left_is_ended),
-    ("whoever_of_the_jail_is_killed", whoever_of_the_jail_is_killed),
+    ("what_is_left_is_ended", || leftovers::what_is_left_is_ended(&desk()?, Choice::Landlock)),
+    ("whoever_of_the_jail_is_killed", || {
+        leftovers::whoever_of_the_jail_is_killed(&desk()?, Choice::Landlock)
+    }),
     ("a_jail_within_a_jail_has_no_network", a_jail_within_a_jail_has_no_network),
+    ("too_few_descriptors_leave_nothing", too_few_descriptors_leave_nothing),
 ];
 
 /// Nothing else can be tested beside them.
@@ -46,13 +50,6 @@ fn desk() -> Result<Desk, Stop> {
         Some(failure) if failure.message.contains("for its version") => Err(Stop::Skip(failure.to_string())),
         _ => Ok(desk),
     }
-}
-
-/// The private directories of a launcher with this number.
-fn private(launcher: u32) -> Vec<PathBuf> {
-    let name = format!("agentkit-jail-{launcher}-");
-    let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.to_string_lossy().contains(&name)).collect()
 }
 
 fn a_probe_claims_what_a_run_reads_back() -> Result<(), Stop> {
@@ -222,28 +219,6 @@ exec 2>&1
     Ok(())
 }
 
-/// Daemons that hear no signal, a heap of processes that fork, and a tree that is hard to remove.
-const LEAVE: &str = r#"
-trap '' TERM HUP INT
-mkdir -p "$HOME/a/b"; mkdir -m 0 "$HOME/a/closed"; ln -s / "$HOME/a/link"; mkfifo "$HOME/a/fifo"
-for i in 1 2 3; do (setsid sh -c 'trap "" TERM HUP; (sleep 1000; :) & sleep 1000; :' &); done
-f() { while :; do sleep 1000 & sleep 0; done; }
-f 2>/dev/null &
-echo ready; exec >&-
-"#;
-
-fn what_is_left_is_ended() -> Result<(), Stop> {
-    let desk = desk()?;
-    let marker = unique("landlock-left");
-    let mut asked = policy(LEAVE);
-    asked.env.insert("MARKER".into(), Bytes::from(marker.as_str()));
-    asked.limits.processes = 24;
-    let run = desk.launch(&asked)?;
-    assert_eq!((run.status.code(), &run.stdout[..]), (Some(0), &b"ready\n"[..]), "{run:?}");
-    assert_eq!(processes::with_marker(&marker), [0; 0]);
-    Ok(())
-}
-
 /// A program that does nothing but fork, and whose parent ends at once. Its processes have a new number before anybody who
 /// looked for the old one can send a signal.
 #[cfg(target_arch = "x86_64")]
@@ -294,40 +269,6 @@ fn who_is_gone_before_it_is_seen_is_ended() -> Result<(), Stop> {
     Err(Stop::Skip("the program is one for x86-64".into()))
 }
 
-/// A jail under way, found by a marker in the environment of its processes; its launcher has none.
-fn under_way(desk: &Desk, marker: &str) -> Result<Child, Stop> {
-    let mut asked = policy(&format!("{LEAVE}\nexec sleep 1000"));
-    asked.env.insert("MARKER".into(), Bytes::from(marker));
-    asked.limits.processes = 24;
-    fs::write(desk.path("policy"), json(&asked)?)?;
-    let input = fs::File::open(desk.path("policy"))?;
-    let mut launcher = Command::new(helper());
-    let launcher = launcher.stdin(input).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    eventually("the command runs", Duration::from_secs(10), || processes::with_marker(marker).len() > 6)?;
-    Ok(launcher)
-}
-
-fn whoever_of_the_jail_is_killed() -> Result<(), Stop> {
-    let desk = desk()?;
-    fs::set_permissions(desk.path("outputs"), fs::Permissions::from_mode(0o755))?;
-    for init in [false, true] {
-        let marker = unique("landlock-killed");
-        let mut launcher = under_way(&desk, &marker)?;
-        let command = processes::with_marker(&marker);
-        let parent = command.iter().filter_map(|pid| processes::parent(*pid));
-        let inits: Vec<u32> = parent.filter(|pid| processes::parent(*pid) == Some(launcher.id())).collect();
-        let killed = if init { inits[0] } else { launcher.id() };
-        Command::new("kill").args(["-KILL", &killed.to_string()]).status()?;
-        let status = launcher.wait()?;
-        eventually("nothing of it is alive", Duration::from_secs(10), || {
-            processes::with_marker(&marker).is_empty()
-        })?;
-        eventually("its directory is gone", Duration::from_secs(10), || private(launcher.id()).is_empty())?;
-        assert!(!status.success(), "{status:?}");
-    }
-    Ok(())
-}
-
 /// Its own mechanism may be any: the inner one has no namespaces left.
 fn a_jail_within_a_jail_has_no_network() -> Result<(), Stop> {
     let desk = Desk::new()?;
@@ -341,5 +282,27 @@ fn a_jail_within_a_jail_has_no_network() -> Result<(), Stop> {
         text.contains(r#""mechanism":"landlock""#) && text.contains(r#""network_blocked":"full""#),
         "{text}"
     );
+    Ok(())
+}
+
+/// To remove directories takes some, too.
+fn too_few_descriptors_leave_nothing() -> Result<(), Stop> {
+    let desk = desk()?;
+    fs::write(desk.path("policy"), json(&policy("echo ran"))?)?;
+    let (mut refused, mut ran) = (0, 0);
+    for descriptors in 5..40 {
+        let mut launcher = Command::new("prlimit");
+        launcher.arg(format!("--nofile={descriptors}")).arg("--").arg(helper());
+        launcher.stdin(fs::File::open(desk.path("policy"))?).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let launcher = launcher.spawn()?;
+        let number = launcher.id();
+        let run = launcher.wait_with_output()?;
+        assert_eq!(leftovers::private(number), Vec::<PathBuf>::new(), "with {descriptors}: {run:?}");
+        match run.status.code() {
+            Some(0) => ran += 1,
+            _ => refused += usize::from(run.stdout.is_empty()),
+        }
+    }
+    assert!(refused > 3 && ran > 3, "{refused} {ran}");
     Ok(())
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError};
 use support::need::need;
 use support::user::current_uid;
 use support::{Stop, trial};
@@ -25,28 +25,30 @@ const HELPER: &str = env!("CARGO_BIN_EXE_agentkit-jail");
 const OF_ROOT: [&str; 2] = ["UserNamespace", "Identity"];
 /// What is off for nothing where neither jail nor victim is root's.
 const ROOTS_OWN: [&str; 2] = ["Identity", "Privileges"];
-/// Some attacks are on what the whole host has: nothing goes on beside them.
-static HOST: RwLock<()> = RwLock::new(());
+/// Some attacks are judged by what the whole host has: of those there is one at a time. The others take little of it.
+static HOST: Mutex<()> = Mutex::new(());
 
 fn main() -> ExitCode {
-    let each = corpus().map(|attack| trial(attack.name, move || in_turn(attack, it_takes_its_set)));
+    let performed = |attack: &'static Attack| trial(attack.name, move || in_turn(attack, it_takes_its_set));
+    let (resources, each): (Vec<_>, Vec<_>) = corpus().partition(|attack| is_of_resources(attack));
+    let resources = resources.into_iter().map(performed);
     let others = [
         trial("the_table_is_about_the_corpus", the_table_is_about_the_corpus),
         trial("controls_are_those_of_the_layers", controls_are_those_of_the_layers),
         trial("capabilities_show_that_it_can_be_broken", capabilities_show_that_it_can_be_broken),
     ];
-    support::run(each.chain(others).collect())
+    let others = each.into_iter().map(performed).chain(others);
+    support::run(support::spread(resources.collect(), others.collect()))
 }
 
 fn in_turn(attack: &'static Attack, test: fn(&'static Attack) -> Result<(), Stop>) -> Result<(), Stop> {
     need("userns")?;
-    if attack.family == Family::Resources {
-        let _alone = HOST.write().unwrap_or_else(PoisonError::into_inner);
-        test(attack)
-    } else {
-        let _shared = HOST.read().unwrap_or_else(PoisonError::into_inner);
-        test(attack)
-    }
+    let _turn = is_of_resources(attack).then(|| HOST.lock().unwrap_or_else(PoisonError::into_inner));
+    test(attack)
+}
+
+fn is_of_resources(attack: &Attack) -> bool {
+    attack.family == Family::Resources
 }
 
 /// It escapes when the whole set is off, and not when a single one of it is put back.

@@ -40,9 +40,27 @@ pub(crate) fn trial(name: &str, body: impl FnOnce() -> Result<(), Stop> + Send +
     })
 }
 
-/// The `main` of a suite with `harness = false`.
+/// The `main` of a suite with `harness = false`. As in the built-in harness, `RUST_TEST_THREADS` says how many run at once.
 pub(crate) fn run(trials: Vec<Trial>) -> ExitCode {
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    let mut arguments = Arguments::from_args();
+    if let Some(number) = std::env::var_os("RUST_TEST_THREADS").filter(|_| arguments.test_threads.is_none()) {
+        let number = number.to_str().and_then(|number| number.parse().ok()).filter(|number| *number > 0);
+        arguments.test_threads = Some(number.expect("RUST_TEST_THREADS is a positive number"));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// All of both, the few at equal distances: while those wait, for each other too, the others have the processors.
+pub(crate) fn spread(few: Vec<Trial>, others: Vec<Trial>) -> Vec<Trial> {
+    let distance = others.len() / few.len().max(1);
+    let mut others = others.into_iter();
+    let mut all = Vec::new();
+    for one in few {
+        all.push(one);
+        all.extend(others.by_ref().take(distance));
+    }
+    all.extend(others);
+    all
 }
 
 /// A directory of this test's own, removed when dropped. Only its owner can look into it.

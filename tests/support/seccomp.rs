@@ -6,31 +6,34 @@ pub(crate) const EPERM: u32 = 1;
 pub(crate) const ENOSYS: u32 = 38;
 
 /// Loads the filter and becomes the given command, which inherits it. `clone` is matched only with a flag that asks for
-/// a namespace, since every fork uses it. Needs Python with ctypes; x86_64 and aarch64.
+/// a namespace, since every fork uses it, and `ioctl` only where it configures an interface of the network (SIOCSIFFLAGS).
+/// Needs Python with ctypes; x86_64 and aarch64.
 const PRELOADER: &str = r#"
 import ctypes, os, struct, sys
 ARCHES = {
-    "x86_64": (0xC000003E, dict(clone=56, ptrace=101, pivot_root=155, prctl=157, mount=165, umount2=166, unshare=272,
+    "x86_64": (0xC000003E, dict(ioctl=16, clone=56, ptrace=101, pivot_root=155, prctl=157, mount=165, umount2=166, unshare=272,
                                 seccomp=317)),
-    "aarch64": (0xC00000B7, dict(clone=220, ptrace=117, pivot_root=41, prctl=167, mount=40, umount2=39, unshare=97,
+    "aarch64": (0xC00000B7, dict(ioctl=29, clone=220, ptrace=117, pivot_root=41, prctl=167, mount=40, umount2=39, unshare=97,
                                  seccomp=277)),
 }
 BOTH = dict(setns=dict(x86_64=308, aarch64=268), open_tree=428, move_mount=429, fsopen=430, fsconfig=431, fsmount=432,
             pidfd_open=434, clone3=435, close_range=436, openat2=437, mount_setattr=442, landlock_create_ruleset=444,
             landlock_restrict_self=446)
-NAMESPACES = 0x7E020080
 machine = os.uname().machine
 arch, numbers = ARCHES[machine]
 for name, number in BOTH.items():
     numbers[name] = number[machine] if isinstance(number, dict) else number
 LOAD, EQUAL, ANY_BIT, RETURN, ALLOW = 0x20, 0x15, 0x45, 0x06, 0x7FFF0000
+# Where in the arguments to look, and for what.
+ONLY_WITH = dict(clone=(16, ANY_BIT, 0x7E020080), ioctl=(24, EQUAL, 0x8914))
 program = [(LOAD, 0, 0, 4), (EQUAL, 1, 0, arch), (RETURN, 0, 0, ALLOW)]
 for rule in sys.argv[1].split(","):
     name, errno = rule.split("=")
     answer = (RETURN, 0, 0, 0x00050000 | int(errno))
     program.append((LOAD, 0, 0, 0))
-    if name == "clone":
-        program += [(EQUAL, 0, 3, numbers[name]), (LOAD, 0, 0, 16), (ANY_BIT, 0, 1, NAMESPACES), answer]
+    if name in ONLY_WITH:
+        place, test, value = ONLY_WITH[name]
+        program += [(EQUAL, 0, 3, numbers[name]), (LOAD, 0, 0, place), (test, 0, 1, value), answer]
     else:
         program += [(EQUAL, 0, 1, numbers[name]), answer]
 program.append((RETURN, 0, 0, ALLOW))

@@ -24,7 +24,11 @@ fn main() -> ExitCode {
         alone(&scenario);
         return ExitCode::SUCCESS;
     }
-    libtest_mimic::run(&Arguments::from_args(), tests()).exit_code()
+    let mut arguments = Arguments::from_args();
+    // Nearly all that they do is to wait: as many at once as there are.
+    let tests = tests();
+    arguments.test_threads = arguments.test_threads.or(Some(tests.len()));
+    libtest_mimic::run(&arguments, tests).exit_code()
 }
 
 fn tests() -> Vec<Trial> {

@@ -3,9 +3,10 @@
 use crate::unjudged::attacker;
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// The attacker in Python.
@@ -24,9 +25,7 @@ impl Scene {
         for part in ["granted", "secret", "own"] {
             fs::create_dir(scene.path(part))?;
         }
-        fs::write(scene.native(), attacker()?)?;
-        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(scene.native(), executable)?;
+        write_program(&scene.native(), attacker()?)?;
         fs::write(scene.script(), SCRIPT)?;
         Ok(scene)
     }
@@ -86,9 +85,22 @@ impl Scene {
     /// The attacker as a tool of the host, for calls that std does not have. It lies where no attack aims.
     pub(crate) fn tool(&self) -> io::Result<Tool> {
         let program = self.own().join("tool");
-        fs::copy(self.native(), &program)?;
+        write_program(&program, attacker()?)?;
         Ok(Tool(program))
     }
+}
+
+/// Makes a program. Another process writes it: what another thread starts meanwhile would inherit our descriptor, and what
+/// somebody has open for writing cannot be executed.
+fn write_program(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut writer = Command::new("cp").arg("/dev/stdin").arg(path).stdin(Stdio::piped()).spawn()?;
+    let written = writer.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(content));
+    let status = writer.wait()?;
+    written?;
+    if !status.success() {
+        return Err(io::Error::other(format!("{} is not written: cp ended with {status}", path.display())));
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
 }
 
 /// See [`Scene::tool`].

@@ -126,7 +126,7 @@ fn connections(reports: &[JailReport], port: u16) -> Result<u64, String> {
 fn lookups(reports: &[JailReport], key: &Path) -> Result<u64, String> {
     let key = key.as_os_str().as_encoded_bytes();
     sum(reports, "the watched path", |attempt| match attempt {
-        Attempt::Path { path, seen } if path.0 == key => Some(u64::from(*seen)),
+        Attempt::Path { path, seen, .. } if path.0 == key => Some(u64::from(*seen)),
         _ => None,
     })
 }

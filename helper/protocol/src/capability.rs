@@ -126,6 +126,9 @@ pub enum Mechanism {
     /// Landlock and a stricter system-call filter, for hosts without user namespaces. It confines less: see the
     /// capabilities.
     Landlock,
+    /// Limits, a watched tree, and a system-call filter where the kernel has them: it confines no file, and is taken only by
+    /// its name.
+    Rlimits,
 }
 
 impl fmt::Display for Mechanism {
@@ -135,6 +138,7 @@ impl fmt::Display for Mechanism {
             Mechanism::Bubblewrap => f.write_str("bubblewrap"),
             Mechanism::Seatbelt => f.write_str("seatbelt"),
             Mechanism::Landlock => f.write_str("landlock"),
+            Mechanism::Rlimits => f.write_str("rlimits"),
         }
     }
 }

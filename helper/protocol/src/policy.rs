@@ -43,7 +43,7 @@ pub struct Policy {
     #[serde(default)]
     pub tty: bool,
     /// Files that are put into the private `/tmp` before the command starts: plain names and contents. Where that directory
-    /// has another name (`TMPDIR`; under the mechanism `landlock`), an argument that is exactly `/tmp/NAME` of one of them
+    /// has another name (`TMPDIR`; under `landlock` and `rlimits`), an argument that is exactly `/tmp/NAME` of one of them
     /// becomes its real path.
     #[serde(default)]
     pub files: BTreeMap<String, Bytes>,
@@ -105,6 +105,9 @@ pub enum Choice {
     Landlock,
     /// [`Mechanism::Seatbelt`] or none.
     Seatbelt,
+    /// [`Mechanism::Rlimits`] or none. No other choice leads there: it would run what is not trusted with the user's files
+    /// open to it.
+    Rlimits,
 }
 
 impl From<Mechanism> for Choice {
@@ -114,6 +117,7 @@ impl From<Mechanism> for Choice {
             Mechanism::Bubblewrap => Choice::Bubblewrap,
             Mechanism::Landlock => Choice::Landlock,
             Mechanism::Seatbelt => Choice::Seatbelt,
+            Mechanism::Rlimits => Choice::Rlimits,
         }
     }
 }
@@ -127,17 +131,19 @@ impl Choice {
             Choice::Bubblewrap => "bubblewrap",
             Choice::Landlock => "landlock",
             Choice::Seatbelt => "seatbelt",
+            Choice::Rlimits => "rlimits",
         }
     }
 
     /// Whether it leaves room for this one.
     pub fn allows(self, mechanism: Mechanism) -> bool {
         match self {
-            Choice::Auto => true,
+            Choice::Auto => mechanism != Mechanism::Rlimits,
             Choice::Namespaces => mechanism == Mechanism::Namespaces,
             Choice::Bubblewrap => mechanism == Mechanism::Bubblewrap,
             Choice::Landlock => mechanism == Mechanism::Landlock,
             Choice::Seatbelt => mechanism == Mechanism::Seatbelt,
+            Choice::Rlimits => mechanism == Mechanism::Rlimits,
         }
     }
 }
@@ -146,7 +152,8 @@ impl Choice {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkDir {
-    /// An empty directory in memory that is gone after the run; under the mechanism `landlock` one of the host's.
+    /// An empty directory in memory that is gone after the run; under `landlock` and `rlimits` one of the
+    /// host's.
     #[default]
     Scratch,
     /// This host directory, readable and writable, under its own path. With a rule `ro` for the same path as it is
@@ -228,7 +235,7 @@ pub enum Access {
 #[serde(rename_all = "snake_case")]
 pub enum ProcFiles {
     /// The jail's processes alone (`subset=pid`, Linux 5.8). Enough for snippets. Nothing at all under the mechanism
-    /// `landlock`, which cannot show some processes and not others.
+    /// `landlock`, which cannot show some processes and not others; under `rlimits` the host's in any case.
     #[default]
     Processes,
     /// Also what `ps`, `free` and `os.cpus()` read, with `/proc/sys` read-only. Under `landlock` what is not about processes:
@@ -308,10 +315,10 @@ impl Default for Limits {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Watch {
-    /// Absolute paths, at most 16, none of them granted: at each an empty directory stands in the jail that cannot be
-    /// written, removed or renamed, and opening it to read is recorded, or to list it. Every other attempt fails without
-    /// being recorded: to write, create or truncate, to execute, rename or remove it, to change its mode or times; and so is
-    /// looking at it without opening it.
+    /// Absolute paths, at most 16, none of them granted: at each an empty file stands in the jail, in a file
+    /// system that is full. To open it is recorded, and whether that was to write it or its length was changed. Every other
+    /// attempt is not: to execute it, rename it or remove it, which fails, to change its mode or times, and to look at it
+    /// without opening it.
     pub paths: Vec<Bytes>,
     /// Ports on the jail's own 127.0.0.1: each attempt to open a TCP connection there is counted.
     pub tcp_ports: Vec<u16>,

@@ -46,8 +46,8 @@ pub struct PassedOver {
     pub failure: Failure,
 }
 
-/// The state of the jail's init just before the command starts, all of which the command inherits; under the mechanism
-/// `landlock` that of the process that becomes the command.
+/// The state of the jail's init just before the command starts, all of which the command inherits; under the
+/// mechanisms `landlock` and `rlimits` that of the process that becomes the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadBack {
     /// `NoNewPrivs` of `/proc/self/status`.
@@ -55,7 +55,8 @@ pub struct ReadBack {
     /// `Seccomp` of `/proc/self/status`; 2 is filter mode.
     pub seccomp_mode: u8,
     /// All five capability sets (inheritable, permitted, effective, bounding, ambient), or-ed together; under `landlock`
-    /// without the bounding set, which only root may change, and which bounds nothing where no new privileges are left.
+    /// and `rlimits` without the bounding set, which only root may change, and which bounds nothing where no new privileges
+    /// are left.
     pub capabilities: u64,
     /// Namespaces whose id differs from the launcher's, by name.
     pub own_namespaces: Vec<String>,
@@ -66,7 +67,7 @@ pub struct ReadBack {
     /// Whether the process limit binds the jail's user, which it does unless that is root's uid to the kernel. Where the
     /// launcher is in a user namespace itself, no number tells, and it was tried out.
     pub limits_bind: bool,
-    /// Only under the mechanism `landlock`.
+    /// Only under the mechanisms `landlock` and `rlimits`.
     pub domain: Option<Domain>,
     /// Whether Landlock forbids changes of mounts and device nodes too, as was tried. Kernels before Linux 5.19, or
     /// started without it, cannot; capabilities and filter forbid both in any case.
@@ -88,10 +89,10 @@ pub struct ReadBack {
     pub launchers_limits: BTreeMap<String, u64>,
 }
 
-/// What a domain of Landlock keeps from the command, together with the filter beside it.
+/// What is kept from the command without namespaces: by a domain of Landlock, and by the filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Domain {
-    /// The version of Landlock, see landlock(7).
+    /// The version of Landlock, see landlock(7); 0 under `rlimits`, which makes no domain.
     pub version: u32,
     /// What was tried in vain on things outside, just before the command was executed.
     pub refused: BTreeSet<Attack>,
@@ -316,12 +317,15 @@ pub struct Usage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attempt {
-    /// Whether a process opened what stands at the watched path, to read it. Other attempts are not recorded.
+    /// Whether a process opened or changed what stands at the watched path. Other attempts are not recorded.
     Path {
         /// The path, as in the policy.
         path: Bytes,
-        /// Whether it was opened to read at least once.
+        /// Whether it was opened at least once, to read or to write.
         seen: bool,
+        /// Whether it was opened at least once so that it could be written, or was given another length.
+        #[serde(default)]
+        written: bool,
     },
     /// How often a TCP connection to the watched port was tried.
     Tcp {

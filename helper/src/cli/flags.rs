@@ -51,7 +51,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("--git", "WHAT", "protect (default) names that git executes, or off", OfPolicy(|policy, what| known(what).map(|it| policy.git = it))),
     flag("--require", "CONTROL,...", "run only if these are fully enforced; --probe lists them", OfPolicy(controls)),
     flag("--strict", "", "require network_blocked and filesystem_confined", OfPolicy(|policy, _| { policy.require.extend([Control::NetworkBlocked, Control::FilesystemConfined]); Ok(()) })),
-    flag("--mechanism", "NAME", "auto (the best this host can give), namespaces, bubblewrap, landlock, seatbelt", OfPolicy(|policy, name| known(name).map(|it| policy.mechanism = it))),
+    flag("--mechanism", "NAME", "auto (the best), namespaces, bubblewrap, landlock, seatbelt; or rlimits (files open)", OfPolicy(|policy, name| known(name).map(|it| policy.mechanism = it))),
     flag("--tty", "", "on a terminal: give the command one of its own, of the same size", OfCall(|call, _| { call.tty = true; Ok(()) })),
     flag("--policy-fd", "N", "read the policy from descriptor N, in place of flags that make one", OfCall(|call, n| descriptor(n).map(|it| call.policy_fd = Some(it)))),
     flag("--report-fd", "N", "write the report to descriptor N, one JSON object a line", OfCall(|call, n| descriptor(n).map(|it| call.report_fd = Some(it)))),

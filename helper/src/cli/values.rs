@@ -27,8 +27,9 @@ pub(super) fn work_dir(policy: &mut Policy, value: &OsStr) -> Result<(), String>
     let path = absolute(OsStr::from_bytes(place))?;
     policy.workdir = match mode {
         Some(":scratch") => {
-            return Err("a scratch work dir is no directory of the host: leave --workdir out, or keep changes apart with \
-                        DIR:overlay"
+            return Err("a scratch work dir is empty, and no directory of the host: leave --workdir out and it is /work. To start \
+                        with what is in DIR and throw changes away, use DIR:overlay; for an empty directory at the path DIR, \
+                        --tmpfs DIR"
                 .to_owned());
         }
         Some(":overlay") => WorkDir::Overlay { path, commit: Commit::default() },
@@ -130,7 +131,13 @@ mod tests {
         let here = std::env::current_dir().unwrap();
         assert_eq!(of("."), Ok(WorkDir::Bind(Bytes::from(here.clone()))));
         assert_eq!(of(".."), Ok(WorkDir::Bind(Bytes::from(here.parent().unwrap().to_path_buf()))));
-        assert!(of("").is_err() && of("/tmp:scratch").is_err() && of("/nonexistent/..").is_err());
+        assert!(of("").is_err() && of("/nonexistent/..").is_err());
+        // It can be meant in three ways, and each has its own.
+        let says = of("/tmp:scratch").unwrap_err();
+        assert!(
+            ["leave --workdir out", "DIR:overlay", "--tmpfs DIR"].iter().all(|way| says.contains(way)),
+            "{says}"
+        );
     }
 
     #[test]

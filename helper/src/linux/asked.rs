@@ -1,7 +1,7 @@
 //! What the kernel asks the supervisor about before it does it (`SECCOMP_RET_USER_NOTIF`, Linux 5.0). It allows a process
 //! one listener, so that all questions come on the same one.
 
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 use super::attributes;
 use super::forks::Forks;
 use super::layers::Layer;
@@ -13,11 +13,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// What is asked about.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Topics {
     forks: bool,
     modes: bool,
-    #[cfg(feature = "landlock")]
+    #[cfg(without_namespaces)]
     attributes: bool,
 }
 
@@ -27,23 +27,23 @@ impl Topics {
         Topics {
             forks: plan.watch_forks,
             modes,
-            #[cfg(feature = "landlock")]
+            #[cfg(without_namespaces)]
             attributes: false,
         }
     }
 
     /// Where nothing else keeps the command from the attributes of files: all changes of them.
-    #[cfg(feature = "landlock")]
+    #[cfg(without_namespaces)]
     pub(crate) fn and_attributes(self) -> Self {
         Topics { attributes: true, modes: false, ..self }
     }
 
-    #[cfg(feature = "landlock")]
+    #[cfg(without_namespaces)]
     fn of_attributes(self) -> &'static [libc::c_long] {
         if self.attributes { attributes::CALLS } else { &[] }
     }
 
-    #[cfg(not(feature = "landlock"))]
+    #[cfg(not(without_namespaces))]
     fn of_attributes(self) -> &'static [libc::c_long] {
         &[]
     }

@@ -132,8 +132,9 @@ fn disk(mechanism: Mechanism, state: &ReadBack, plan: &Plan) -> Level {
         WorkDir::Bind(_) if mechanism != Mechanism::Bubblewrap && plan.workdir_read_only && state.workdir_read_only => Level::Full,
         WorkDir::Bind(_) => Level::Polled(
             "the private directories are bounded together by the kernel; in the work dir the supervisor looks every 10 ms at \
-             what its file system lost and counts what changed, with all that was in it before; without files that are left \
-             in mappings or messages alone, and what comes within the last look is only reported"
+             what its file system lost and counts what was added to files, as a whole those that changed before it had come \
+             to them; without files that are left in mappings or messages alone, and what comes within the last look is \
+             only reported"
                 .to_owned(),
         ),
     }

@@ -66,13 +66,13 @@ impl Identity {
     }
 
     /// Whether no other process is that user's, as far as jails know of each other.
-    #[cfg(feature = "landlock")]
+    #[cfg(without_namespaces)]
     pub(crate) fn is_exclusive(&self) -> bool {
         self._claim.is_some()
     }
 
-    /// Becomes that user for good, without supplementary groups.
-    pub(crate) fn assume(&self) -> Result<()> {
+    /// Becomes that user for good, without supplementary groups; `closed` to its other processes, or not yet.
+    pub(crate) fn assume(&self, closed: bool) -> Result<()> {
         if self.gives_up_root {
             let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
             let hint = "root without CAP_SETUID and CAP_SETGID: start it as an ordinary user";
@@ -88,7 +88,7 @@ impl Identity {
         }
         // The change of identity, or an unreadable executable, gave /proc/self to root; the new process has to write
         // its id maps there. It takes this back as soon as that is done.
-        nix::sys::prctl::set_dumpable(true).map_err(io::Error::from).context(STEP, "prctl PR_SET_DUMPABLE")
+        nix::sys::prctl::set_dumpable(!closed).map_err(io::Error::from).context(STEP, "prctl PR_SET_DUMPABLE")
     }
 }
 

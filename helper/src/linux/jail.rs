@@ -1,17 +1,17 @@
 //! A jail, as the supervisor knows it.
 
 use super::asked::Topics;
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 use super::attributes;
 #[cfg(feature = "bubblewrap")]
 use super::bubblewrap;
-#[cfg(any(feature = "namespaces", feature = "bubblewrap"))]
+#[cfg(with_namespaces)]
 use super::enclosed::{self, Gap};
-#[cfg(feature = "landlock")]
-use super::landlock;
-#[cfg(any(feature = "namespaces", feature = "bubblewrap"))]
+#[cfg(with_namespaces)]
 use super::modes;
 use super::sys;
+#[cfg(without_namespaces)]
+use super::without_namespaces::Tree;
 use crate::error::{Context, Result};
 use crate::validate::Plan;
 use agentkit_protocol::{Capabilities, Mechanism, ReadBack};
@@ -50,19 +50,19 @@ pub(crate) enum HeldBy {
         gap: Option<Gap>,
     },
     /// Init, who ends them one by one.
-    #[cfg(feature = "landlock")]
-    Init(landlock::Tree),
+    #[cfg(without_namespaces)]
+    Init(Tree),
 }
 
 impl Jail {
     pub(crate) fn mechanism(&self) -> Mechanism {
-        match self.held_by {
+        match &self.held_by {
             #[cfg(feature = "namespaces")]
             HeldBy::Namespace { .. } => Mechanism::Namespaces,
             #[cfg(feature = "bubblewrap")]
             HeldBy::Bubblewrap { .. } => Mechanism::Bubblewrap,
-            #[cfg(feature = "landlock")]
-            HeldBy::Init(_) => Mechanism::Landlock,
+            #[cfg(without_namespaces)]
+            HeldBy::Init(tree) => tree.wall().mechanism(),
         }
     }
 
@@ -73,8 +73,8 @@ impl Jail {
             HeldBy::Namespace { gap } => enclosed::derive(self.mechanism(), state, plan, *gap),
             #[cfg(feature = "bubblewrap")]
             HeldBy::Bubblewrap { gap, .. } => enclosed::derive(self.mechanism(), state, plan, *gap),
-            #[cfg(feature = "landlock")]
-            HeldBy::Init(_) => landlock::derive(state, plan),
+            #[cfg(without_namespaces)]
+            HeldBy::Init(tree) => tree.wall().derive(state, plan),
         }
     }
 
@@ -85,8 +85,8 @@ impl Jail {
             HeldBy::Namespace { .. } => Topics::of(plan),
             #[cfg(feature = "bubblewrap")]
             HeldBy::Bubblewrap { .. } => Topics::of(plan),
-            #[cfg(feature = "landlock")]
-            HeldBy::Init(tree) => tree.topics(plan),
+            #[cfg(without_namespaces)]
+            HeldBy::Init(tree) => tree.wall().topics(plan),
         }
     }
 
@@ -101,7 +101,7 @@ impl Jail {
             HeldBy::Namespace { .. } => modes::change(question, waits),
             #[cfg(feature = "bubblewrap")]
             HeldBy::Bubblewrap { .. } => modes::change(question, waits),
-            #[cfg(feature = "landlock")]
+            #[cfg(without_namespaces)]
             HeldBy::Init(tree) => attributes::change(question, tree.roots(), waits),
         }
     }
@@ -113,7 +113,7 @@ impl Jail {
             HeldBy::Namespace { .. } => drop(sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL)),
             #[cfg(feature = "bubblewrap")]
             HeldBy::Bubblewrap { .. } => drop(sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL)),
-            #[cfg(feature = "landlock")]
+            #[cfg(without_namespaces)]
             HeldBy::Init(tree) => tree.end(self),
         }
     }
@@ -126,7 +126,7 @@ impl Jail {
             HeldBy::Namespace { .. } => Ok(()),
             #[cfg(feature = "bubblewrap")]
             HeldBy::Bubblewrap { .. } => Ok(()),
-            #[cfg(feature = "landlock")]
+            #[cfg(without_namespaces)]
             HeldBy::Init(tree) => tree.wait_until_gone(self),
         }
     }
@@ -138,7 +138,7 @@ impl Jail {
             HeldBy::Namespace { .. } => 1,
             #[cfg(feature = "bubblewrap")]
             HeldBy::Bubblewrap { .. } => 1,
-            #[cfg(feature = "landlock")]
+            #[cfg(without_namespaces)]
             HeldBy::Init(_) => self.pid.unsigned_abs(),
         }
     }
@@ -150,7 +150,7 @@ impl Jail {
             HeldBy::Namespace { .. } => false,
             #[cfg(feature = "bubblewrap")]
             HeldBy::Bubblewrap { .. } => false,
-            #[cfg(feature = "landlock")]
+            #[cfg(without_namespaces)]
             HeldBy::Init(_) => true,
         }
     }
@@ -163,7 +163,7 @@ impl Jail {
             HeldBy::Namespace { .. } => sys::wait_with_usage(self.pid).context(STEP, "wait for init"),
             #[cfg(feature = "bubblewrap")]
             HeldBy::Bubblewrap { monitor, .. } => monitor.bury(&self.pidfd),
-            #[cfg(feature = "landlock")]
+            #[cfg(without_namespaces)]
             HeldBy::Init(tree) => tree.bury(self),
         }
     }

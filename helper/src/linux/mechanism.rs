@@ -8,9 +8,13 @@ use super::jail::Jail;
 use super::landlock;
 #[cfg(feature = "namespaces")]
 use super::namespaces;
+#[cfg(feature = "rlimits")]
+use super::rlimits;
 use super::supervise::{self, Failed};
 use super::task::{self, Command, Entrance, Task};
 use super::view::{Found, View};
+#[cfg(feature = "rlimits")]
+use super::without_namespaces;
 use super::workdir::WorkPath;
 use crate::error::{Result, failure};
 use crate::validate::Plan;
@@ -28,6 +32,8 @@ pub(super) const BUILT: &[Mechanism] = &[
     Mechanism::Bubblewrap,
     #[cfg(feature = "landlock")]
     Mechanism::Landlock,
+    #[cfg(feature = "rlimits")]
+    Mechanism::Rlimits,
 ];
 
 /// Sets up the best jail that this host gives, and watches over it until nothing of it is left. A probe has no command.
@@ -40,12 +46,13 @@ pub(crate) fn run(
     mut on_start: impl FnMut(Started),
 ) -> Result<Ended> {
     let mut choice = Candidates::of(plan.mechanism)?;
-    let (task, mut entrance) = task::prepare(plan, workdir, rules, command, |view, identity, guarded| {
+    let prepared = task::prepare(plan, workdir, rules, command, |view, identity, guarded| {
         while let Err(failure) = open_as_root(choice.first, view, identity, guarded) {
             choice.pass_over(failure)?;
         }
         Ok(())
-    })?;
+    });
+    let (task, mut entrance) = prepared.map_err(with_hint)?;
     loop {
         let entered = enter(choice.first, &task, &mut entrance);
         let run = entered.map_err(Failed::BeforeStart).and_then(|jail| {
@@ -68,6 +75,8 @@ fn open_as_root(mechanism: Mechanism, view: &mut View, identity: &Identity, guar
         Mechanism::Bubblewrap => bubblewrap::open_as_root(view, identity, guarded),
         #[cfg(feature = "landlock")]
         Mechanism::Landlock => landlock::open_as_root(view, identity, guarded),
+        #[cfg(feature = "rlimits")]
+        Mechanism::Rlimits => without_namespaces::open_as_root(view, identity, guarded),
         _ => Err(not_built(mechanism)),
     }
 }
@@ -80,6 +89,8 @@ fn enter(mechanism: Mechanism, task: &Task, entrance: &mut Entrance) -> Result<J
         Mechanism::Bubblewrap => bubblewrap::enter(task, entrance),
         #[cfg(feature = "landlock")]
         Mechanism::Landlock => landlock::enter(task, entrance),
+        #[cfg(feature = "rlimits")]
+        Mechanism::Rlimits => rlimits::enter(task, entrance),
         _ => Err(not_built(mechanism)),
     }
 }
@@ -101,7 +112,8 @@ impl Candidates {
         let allowed: Vec<_> = BUILT.iter().copied().filter(|it| choice.allows(*it)).collect();
         let mut others = allowed.into_iter();
         let first = others.next().ok_or_else(|| {
-            failure(FailureKind::Host, STEP, "this build of the jail was made without that mechanism")
+            let message = format_args!("this build of the jail has none for the choice {}", choice.name());
+            failure(FailureKind::Host, STEP, message)
         })?;
         Ok(Candidates { first, others, passed_over: Vec::new() })
     }
@@ -109,7 +121,8 @@ impl Candidates {
     /// Goes on to the next one, if it was this host that failed and there is one. Otherwise that is the failure of all.
     fn pass_over(&mut self, failure: Failure) -> Result<()> {
         let passed_over = &mut self.passed_over;
-        let is_hosts = failure.kind == FailureKind::Host && !is_shortage(&failure);
+        let failure = with_hint(failure);
+        let is_hosts = leads_on(&failure);
         if passed_over.is_empty() && !is_hosts {
             return Err(failure);
         }
@@ -123,27 +136,35 @@ impl Candidates {
     }
 }
 
-/// Whether something was used up that is there at other times: by the launcher's own limits, or by others, who must not be
-/// able to bring about a lesser jail. (A user has no namespaces left mostly because there are none to have.)
-fn is_shortage(failure: &Failure) -> bool {
-    match failure.errno {
-        Some(libc::ENOSPC) => failure.step != "namespaces",
-        Some(
-            libc::EAGAIN
-            | libc::EBUSY
-            | libc::EDQUOT
-            | libc::EFBIG
-            | libc::EINTR
-            | libc::EIO
-            | libc::EMFILE
-            | libc::ENFILE
-            | libc::ENOBUFS
-            | libc::ENOMEM
-            | libc::ETIMEDOUT
-            | libc::ETOOMANYREFS,
-        ) => true,
-        _ => false,
-    }
+/// Whether the next mechanism is to be tried. Not if something was used up that is there at other times: by the launcher's own
+/// limits, or by others, who must not be able to bring about a lesser jail.
+pub(super) fn leads_on(failure: &Failure) -> bool {
+    failure.kind == FailureKind::Host && in_a_shortage(failure).is_none()
+}
+
+/// What was used up says more than what the call is otherwise refused for.
+pub(super) fn with_hint(failure: Failure) -> Failure {
+    let hint = in_a_shortage(&failure).map(str::to_owned);
+    Failure { hint: hint.or(failure.hint), ..failure }
+}
+
+/// What a person can do, if something was used up. (A user has no namespaces left mostly because there are none to have.)
+fn in_a_shortage(failure: &Failure) -> Option<&'static str> {
+    Some(match failure.errno? {
+        libc::EMFILE => "raise the launcher's limit of open files (ulimit -n)",
+        libc::EFBIG => "raise the launcher's limit of the size of files (ulimit -f)",
+        libc::EAGAIN => "raise the limit of processes of the launcher's user (ulimit -u), or end some",
+        libc::ENOMEM => "free memory, or raise the launcher's limit of address space (ulimit -v)",
+        libc::ENFILE => "the host has too many open files: see sysctl fs.file-max",
+        libc::EDQUOT => "a quota of the launcher's user is used up",
+        libc::ENOSPC if failure.step != "namespaces" => {
+            "no room is left: on a disk, or of what the kernel keeps for this user"
+        }
+        libc::EBUSY | libc::EINTR | libc::EIO | libc::ENOBUFS | libc::ETIMEDOUT | libc::ETOOMANYREFS => {
+            "try again"
+        }
+        _ => return None,
+    })
 }
 
 /// One failure that tells of each. Whose move it is says the last one, unless it could not do what the policy asks for: the
@@ -190,6 +211,8 @@ mod tests {
         for errno in [libc::EMFILE, libc::ENOMEM, libc::EAGAIN, libc::EFBIG, libc::ENOSPC] {
             assert!(!falls(errno, "mounts"), "{errno}");
         }
+        let short = with_hint(Failure { errno: Some(libc::EMFILE), ..of(FailureKind::Host, "no") });
+        assert!(short.hint.is_some_and(|hint| hint.contains("ulimit -n")));
         assert!(
             falls(libc::ENOSPC, "namespaces") && falls(libc::EPERM, "mounts") && falls(libc::ENOSYS, "x")
         );

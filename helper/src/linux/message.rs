@@ -5,7 +5,6 @@ use super::mount_table::MountTable;
 use super::read_back::Namespaces;
 use super::sys;
 use crate::error::{Context, Result};
-use crate::validate::MOST_WATCHED_PATHS;
 use agentkit_protocol::{Bytes, EndedBy, Failure, ReadBack, frame};
 use nix::errno::Errno;
 use nix::libc;
@@ -21,8 +20,8 @@ use std::os::unix::ffi::OsStrExt;
 
 const STEP: &str = "message";
 /// The jail's `/proc`, a private directory, a sock_diag socket, the work dir or two layers of an overlay, a terminal, a packet
-/// socket, and one for each watched path.
-pub(crate) const MOST_DESCRIPTORS: usize = 7 + MOST_WATCHED_PATHS;
+/// socket, and two listeners for watched paths.
+pub(crate) const MOST_DESCRIPTORS: usize = 9;
 
 /// What init says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,7 +67,7 @@ impl Outside {
 }
 
 /// What the supervisor says where it cannot just kill init.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Everything is to end.

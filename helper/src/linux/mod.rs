@@ -9,13 +9,13 @@
     )
 )]
 
-#[cfg(not(any(feature = "namespaces", feature = "bubblewrap", feature = "landlock")))]
+#[cfg(not(any(with_namespaces, without_namespaces)))]
 compile_error!(
-    "the jail needs a mechanism: build it with the feature `namespaces`, `bubblewrap` or `landlock`"
+    "the jail needs a mechanism: build it with the feature `namespaces`, `bubblewrap`, `landlock` or `rlimits`"
 );
 
 mod asked;
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 mod attributes;
 #[cfg(feature = "bubblewrap")]
 mod bubblewrap;
@@ -23,7 +23,7 @@ mod cgroup;
 mod claims;
 mod cpu;
 mod disk;
-#[cfg(any(feature = "namespaces", feature = "bubblewrap"))]
+#[cfg(with_namespaces)]
 mod enclosed;
 mod exec;
 mod forks;
@@ -45,7 +45,7 @@ mod mount_table;
 #[cfg(feature = "namespaces")]
 mod namespaces;
 mod overlay;
-#[cfg(any(feature = "namespaces", feature = "bubblewrap"))]
+#[cfg(with_namespaces)]
 mod own_files;
 mod owner_map;
 mod pace;
@@ -58,8 +58,12 @@ mod read_back;
 mod reap;
 mod relay;
 mod resolve;
+#[cfg(feature = "rlimits")]
+mod rlimits;
 mod sanitize;
 mod seccomp;
+#[cfg(with_namespaces)]
+mod second_wall;
 mod shared;
 mod signals;
 mod sockets;
@@ -70,9 +74,9 @@ mod tree;
 mod usage;
 mod vfork;
 mod view;
-#[cfg(any(feature = "namespaces", feature = "bubblewrap"))]
-mod wall;
 mod watch;
+#[cfg(without_namespaces)]
+mod without_namespaces;
 mod workdir;
 
 pub(crate) use crate::client_socket::ClientSocket;

@@ -35,7 +35,7 @@ pub(crate) fn drop_all() -> Result<()> {
 
 /// The same for this process alone, whoever it is: the bounding set is only root's to drop, and without new privileges it
 /// bounds nothing.
-#[cfg(any(feature = "bubblewrap", feature = "landlock"))]
+#[cfg(any(feature = "bubblewrap", without_namespaces))]
 pub(crate) fn drop_held() -> Result<()> {
     let mut capabilities = 0..;
     while capabilities.next().is_some_and(|it| sys::drop_from_bounding_set(it).is_ok()) {}
@@ -82,6 +82,12 @@ pub(crate) fn forget_launcher() -> Result<()> {
 /// When the host runs out of memory, the jail is to go first; see proc_pid_oom_score_adj(5).
 pub(crate) fn be_killed_first() -> Result<()> {
     std::fs::write("/proc/self/oom_score_adj", "1000").context(STEP, "write /proc/self/oom_score_adj")
+}
+
+/// Opens this process to them again.
+#[cfg(without_namespaces)]
+pub(crate) fn show_to_equals() -> Result<()> {
+    prctl::set_dumpable(true).map_err(io::Error::from).context(STEP, "prctl PR_SET_DUMPABLE")
 }
 
 /// Closes this process to its children, which have the same uid: no ptrace, no `/proc/1/environ`, `mem` or `fd`.

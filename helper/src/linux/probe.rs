@@ -1,6 +1,7 @@
 //! What this host gives: the whole way of a launch, up to the point where the command would be executed.
 
-use super::mechanism::{self, BUILT};
+use super::mechanism::{self, BUILT, leads_on, with_hint};
+use super::sanitize::reset_signals;
 use super::sys::{self, Forked};
 use super::workdir::WorkPath;
 use crate::error::{Context, Hint, Result, failure};
@@ -19,12 +20,18 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// Every mechanism for itself, each in a process of its own: a launch gives up what the next one may need.
 pub(crate) fn probe_each() -> Probe {
-    let one = |mechanism| apart(mechanism).unwrap_or_else(Capabilities::unavailable);
+    let one = |mechanism| apart(mechanism).map_err(with_hint).unwrap_or_else(Capabilities::unavailable);
     let each: BTreeMap<_, _> = BUILT.iter().map(|mechanism| (*mechanism, one(*mechanism))).collect();
     let mut failures = Vec::new();
-    for (mechanism, capabilities) in &each {
+    // What a run gets that leaves the choice to the jail.
+    for (mechanism, capabilities) in each.iter().filter(|(mechanism, _)| Choice::Auto.allows(**mechanism)) {
         match &capabilities.failure {
-            Some(failure) => failures.push((*mechanism, failure.clone())),
+            Some(failure) => {
+                failures.push((*mechanism, failure.clone()));
+                if !leads_on(failure) {
+                    break;
+                }
+            }
             None => return Probe { best: after(failures, capabilities.clone()), each },
         }
     }
@@ -41,7 +48,7 @@ fn after(failures: Vec<(Mechanism, Failure)>, found: Capabilities) -> Capabiliti
 pub(crate) fn probe(choice: Choice) -> Capabilities {
     let mut found = None;
     let policy = Policy { mechanism: choice, ..Policy::new(["true"]) };
-    let outcome = validate::plan(policy).and_then(|plan| {
+    let outcome = reset_signals().and_then(|()| validate::plan(policy)).and_then(|plan| {
         let workdir = WorkPath::find(&plan)?;
         mechanism::run(&plan, &workdir, Vec::new(), None, None, |started| {
             let failures = started.passed_over.into_iter().map(|it| (it.mechanism, it.failure));

@@ -71,7 +71,7 @@ pub(crate) fn read(asked: &Limits, launcher: &Namespaces) -> Result<ReadBack> {
 }
 
 /// The same of a process that has no id map of its own. `status` is its `/proc/self/status`, opened when that could be.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 pub(crate) fn read_open(status: std::fs::File, limits: limits::InForce) -> Result<ReadBack> {
     let status = proc_files::read_all(status).map(Status).context(STEP, "read /proc/self/status")?;
     // Without the bounding set: no new privileges are left for it to bound.

@@ -2,13 +2,15 @@
 
 use super::layers::Layer;
 use super::{proc_files, sys};
-use crate::error::{Context, Result};
+use crate::error::{Context, Hint, Result};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use std::io;
 
 const STEP: &str = "sanitize";
 /// The first descriptor that is not a standard stream.
 const FIRST: i32 = 3;
+const NO_PROC: &str = "a launch needs /proc: mount it; in a jail of the mechanism landlock there is none to be read, so no other jail \
+    can be started there";
 
 /// Closes every descriptor from 3 up but these.
 pub(crate) fn close_all_but_streams_and(kept: &[i32]) -> io::Result<()> {
@@ -28,7 +30,7 @@ pub(crate) fn close_all_but_streams_and(kept: &[i32]) -> io::Result<()> {
 /// A caller that ignores SIGCHLD would take the exit status away from us, and a blocked or ignored signal would be
 /// inherited by the command.
 pub(crate) fn reset_signals() -> Result<()> {
-    for number in ignored_signals().context(STEP, "read /proc/self/status")? {
+    for number in ignored_signals().context(STEP, "read /proc/self/status").hint(NO_PROC)? {
         // 32 up to SIGRTMIN are the C library's own: its posix_spawn ignores them in the child, its sigaction refuses.
         if number != nix::libc::SIGPIPE && !(32..nix::libc::SIGRTMIN()).contains(&number) {
             sys::reset_signal(number).context(STEP, format_args!("reset signal {number}"))?;

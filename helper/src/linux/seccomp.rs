@@ -2,10 +2,12 @@
 
 use super::layers::Layer;
 use super::sys::{self, Instruction};
-use crate::error::{Context, Result};
+use crate::error::{Context, Hint, Result};
 use nix::libc;
 
 const STEP: &str = "seccomp";
+const NO_FILTERS: &str = "the kernel must have filters of system calls (CONFIG_SECCOMP_FILTER), and whatever filter the launcher is \
+    under must let seccomp(2) through";
 
 /// For a jail that can write files of the host, and for one that can write none.
 static HOST: &[Instruction] = include!(concat!(env!("OUT_DIR"), "/seccomp_host.rs"));
@@ -29,7 +31,7 @@ pub(crate) fn load(loopback: bool, writes_host_files: bool) -> Result<()> {
         return Ok(());
     }
     let filter = if writes_host_files { HOST } else { PRIVATE };
-    sys::load_seccomp_filter(filter).context(STEP, "load the filter")?;
+    sys::load_seccomp_filter(filter).context(STEP, "load the filter").hint(NO_FILTERS)?;
     if loopback {
         return Ok(());
     }
@@ -37,7 +39,7 @@ pub(crate) fn load(loopback: bool, writes_host_files: bool) -> Result<()> {
 }
 
 /// What stands in for namespaces: in every jail without them, and in one that has no network.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 mod without_namespaces {
     use super::Instruction;
     pub(super) static ALL: &[Instruction] = include!(concat!(env!("OUT_DIR"), "/seccomp_shared.rs"));
@@ -46,7 +48,7 @@ mod without_namespaces {
 }
 
 /// What a jail without namespaces needs more.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 pub(crate) struct More {
     /// There is no network.
     pub(crate) offline: bool,
@@ -55,7 +57,7 @@ pub(crate) struct More {
 }
 
 /// Loads the filters of a jail without namespaces, several: of their answers the strictest counts.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 pub(crate) fn load_without_namespaces(more: &More) -> Result<()> {
     let filters = [
         Some(HOST),
@@ -64,7 +66,7 @@ pub(crate) fn load_without_namespaces(more: &More) -> Result<()> {
         more.emptying.then_some(without_namespaces::EMPTYING),
     ];
     for filter in filters.into_iter().flatten() {
-        sys::load_seccomp_filter(filter).context(STEP, "load a filter")?;
+        sys::load_seccomp_filter(filter).context(STEP, "load a filter").hint(NO_FILTERS)?;
     }
     Ok(())
 }
@@ -79,13 +81,13 @@ mod tests {
     static PRIVATE_REFERENCE: Reference = include!(concat!(env!("OUT_DIR"), "/seccomp_private_reference.rs"));
     type Reference = &'static [&'static [Instruction]];
     static BOTH: [(&[Instruction], Reference); 2] = [(HOST, HOST_REFERENCE), (PRIVATE, PRIVATE_REFERENCE)];
-    #[cfg(feature = "landlock")]
+    #[cfg(without_namespaces)]
     static MORE: [(&[Instruction], Reference); 3] = [
         (without_namespaces::ALL, include!(concat!(env!("OUT_DIR"), "/seccomp_shared_reference.rs"))),
         (without_namespaces::OFFLINE, include!(concat!(env!("OUT_DIR"), "/seccomp_offline_reference.rs"))),
         (without_namespaces::EMPTYING, include!(concat!(env!("OUT_DIR"), "/seccomp_emptying_reference.rs"))),
     ];
-    #[cfg(not(feature = "landlock"))]
+    #[cfg(not(without_namespaces))]
     static MORE: [(&[Instruction], Reference); 0] = [];
 
     fn all() -> impl Iterator<Item = &'static (&'static [Instruction], Reference)> {

@@ -97,7 +97,7 @@ impl Signals {
 
 /// What an init is told that has no pid namespace to tell it who sends: of its children, and by these what is to be passed
 /// on.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 pub(super) fn open_as_init() -> Result<SignalFd> {
     let mut wanted = SigSet::empty();
     STOP.into_iter().chain([Signal::SIGCHLD]).for_each(|signal| wanted.add(signal));

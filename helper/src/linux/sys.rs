@@ -371,7 +371,7 @@ pub(crate) fn wait_for_signal(signals: &SigSet, longest: Duration) -> io::Result
 }
 
 /// `wait4(2)` for one child, if it has ended by now. How, is of no interest.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 pub(crate) fn take_this_child(pid: libc::pid_t) {
     // SAFETY: neither status nor usage is asked for.
     unsafe { libc::wait4(pid, std::ptr::null_mut(), libc::WNOHANG, std::ptr::null_mut()) };
@@ -514,7 +514,7 @@ pub(crate) fn restrict_self(rules: BorrowedFd) -> io::Result<()> {
 }
 
 /// `prlimit(2)`: another process of ours can make no more processes; the limit that it had for that.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 pub(crate) fn forbid_forks(pid: libc::pid_t) -> io::Result<libc::rlimit> {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let mut before = none;
@@ -524,11 +524,30 @@ pub(crate) fn forbid_forks(pid: libc::pid_t) -> io::Result<libc::rlimit> {
 }
 
 /// `prlimit(2)`: gives back what [`forbid_forks`] took.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 pub(crate) fn allow_forks(pid: libc::pid_t, limit: &libc::rlimit) -> io::Result<()> {
     let limit = std::ptr::from_ref(limit);
     // SAFETY: the struct lives through the call, which reads it, and the old limit is not asked for.
     check(unsafe { libc::prlimit(pid, libc::RLIMIT_NPROC, limit, std::ptr::null_mut()) }.into()).map(drop)
+}
+
+/// Whether the kernel has filters of system calls: then it looks for one at the address it is given, and finds none.
+#[cfg(feature = "rlimits")]
+pub(crate) fn know_filters() -> io::Result<()> {
+    // SAFETY: the kernel reads nothing at the null address, and answers EFAULT.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            0,
+            std::ptr::null::<libc::sock_fprog>(),
+        )
+    };
+    match check(result).err() {
+        Some(error) if error.raw_os_error() == Some(libc::EFAULT) => Ok(()),
+        Some(error) => Err(error),
+        None => Err(io::Error::other("a filter that is none was loaded")),
+    }
 }
 
 /// One instruction of classic BPF.

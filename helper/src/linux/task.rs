@@ -13,7 +13,7 @@ use super::workdir::WorkPath;
 use crate::error::Result;
 use crate::input::Stdin;
 use crate::validate::Plan;
-use agentkit_protocol::{Control, GitNames};
+use agentkit_protocol::{Choice, Control, GitNames};
 use std::path::PathBuf;
 
 /// What is to run in the jail. A probe has none.
@@ -86,7 +86,8 @@ pub(crate) fn prepare<'a>(
     // The kernel's own limit costs more than it is worth to most, and takes root or a delegated subtree.
     let required = plan.require.contains(&Control::MemoryLimited);
     let group = if required { Some(Group::join(&plan.limits)?) } else { None };
-    identity.assume()?;
+    // Under rlimits nothing but this keeps the command out of the supervisor and its copiers, which are of the same user.
+    identity.assume(plan.mechanism == Choice::Rlimits)?;
     let guards = if guarded { Guards::new(&mut view)? } else { Guards::default() };
     signals::block()?;
     let (program, relays, terminal) = match command {

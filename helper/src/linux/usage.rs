@@ -106,13 +106,13 @@ pub(crate) fn children(proc: &OwnedFd, pid: u32) -> Vec<u32> {
 }
 
 /// When a process began, if it is there.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 pub(crate) fn starts(proc: &OwnedFd, pid: u32) -> Option<u64> {
     parse_stat(&read(proc, &format!("{pid}/stat")).ok()?).map(|process| process.started)
 }
 
 /// How many tasks a user has by the kernel's count: processes and threads by their real uid.
-#[cfg(feature = "landlock")]
+#[cfg(without_namespaces)]
 pub(crate) fn tasks_of(proc: &OwnedFd, uid: u32) -> io::Result<u64> {
     let is_of_user = |process: &&Process| {
         let text = read(proc, &format!("{}/status", process.pid));

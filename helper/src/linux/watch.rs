@@ -11,20 +11,27 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::PathBuf;
 
 const STEP: &str = "watch";
+const WRITTEN: AddWatchFlags = AddWatchFlags::IN_CLOSE_WRITE.union(AddWatchFlags::IN_MODIFY);
 
-/// Hears when the empty directory at `path` is opened; see inotify(7). Looking at it, or at its name, is not opening, and
-/// the kernel refuses whatever would change or execute a directory before it tells.
-pub(crate) fn listen_for_opening(path: &Path) -> Result<OwnedFd> {
-    let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
-    let inotify = Inotify::init(flags).map_err(io::Error::from).context(STEP, "inotify_init1")?;
-    inotify
-        .add_watch(path, AddWatchFlags::IN_OPEN | AddWatchFlags::IN_ONLYDIR)
-        .map_err(io::Error::from)
-        .context(STEP, format_args!("inotify_add_watch {path:?}"))?;
-    Ok(inotify.into())
+/// Two listeners, of which one hears when the files at `paths` are opened, and the other when what could be written is
+/// closed again, or the length is changed; see inotify(7). Looking at a file, or at its name, is not opening. Each is told of
+/// once, so that no number of other events fills a listener's queue.
+pub(crate) fn listen_for_opening(paths: &[PathBuf]) -> Result<[OwnedFd; 2]> {
+    let listen = |events: AddWatchFlags| {
+        let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
+        let inotify = Inotify::init(flags).map_err(io::Error::from).context(STEP, "inotify_init1")?;
+        for path in paths {
+            inotify
+                .add_watch(path, events | AddWatchFlags::IN_ONESHOT)
+                .map_err(io::Error::from)
+                .context(STEP, format_args!("inotify_add_watch {path:?}"))?;
+        }
+        Ok(OwnedFd::from(inotify))
+    };
+    Ok([listen(AddWatchFlags::IN_OPEN)?, listen(WRITTEN)?])
 }
 
 /// A raw socket that receives the first packet of every TCP connection to one of `ports` in this network namespace.
@@ -78,21 +85,26 @@ fn connection_filter(ports: &[u16]) -> Vec<Instruction> {
 #[derive(Default)]
 pub(crate) struct Traces {
     connections: Option<OwnedFd>,
-    openings: Vec<OwnedFd>,
+    /// One for openings, one for writing, if paths are watched.
+    files: Vec<OwnedFd>,
 }
 
 impl Traces {
-    /// Takes the handles in the order in which init sends them: the socket if ports are watched, then one for each path.
+    /// Takes the handles in the order in which init sends them: the socket if ports are watched, then the listeners.
     pub(crate) fn new(plan: &Plan, mut handles: impl Iterator<Item = OwnedFd>) -> Self {
         let connections = if plan.watched_ports.is_empty() { None } else { handles.next() };
-        Traces { connections, openings: handles.collect() }
+        Traces { connections, files: handles.collect() }
     }
 
     /// Reads every trace, in the order of the policy.
     pub(crate) fn read(&self, plan: &Plan) -> Vec<Attempt> {
-        let opened = plan.watched_paths.iter().zip(&self.openings).map(|(path, opening)| Attempt::Path {
+        let mut heard = self.files.iter().map(heard);
+        let (opened, written) = (heard.next().unwrap_or_default(), heard.next().unwrap_or_default());
+        // The kernel numbers the watches of a listener from one on.
+        let opened = (1_u32..).zip(&plan.watched_paths).map(|(number, path)| Attempt::Path {
             path: Bytes::from(path.as_os_str().as_bytes()),
-            seen: was_opened(opening),
+            seen: opened.contains(&number),
+            written: written.contains(&number),
         });
         let connections = self.connections.as_ref().map(connections).unwrap_or_default();
         let counted = plan.watched_ports.iter().map(|&port| Attempt::Tcp {
@@ -106,16 +118,18 @@ impl Traces {
     }
 }
 
-/// Whether an event says so. There are others: the end of the jail's mounts is one.
-fn was_opened(opening: &OwnedFd) -> bool {
+/// The numbers of the watches that something was heard of. There are other events: the end of a watch is one, and that of
+/// the jail's mounts.
+fn heard(listener: &OwnedFd) -> Vec<u32> {
     let mut events = [0; 4096];
-    let length = read(opening, &mut events).unwrap_or(0);
-    // Without names, as here, an event is four numbers of four bytes, the mask second; see inotify(7).
+    let length = read(listener, &mut events).unwrap_or(0);
+    // Without names, as here, an event is four numbers of four bytes: of the watch, then the mask; see inotify(7).
     let (events, _) = events.get(..length).unwrap_or_default().as_chunks::<16>();
-    events.iter().any(|&[_, _, _, _, a, b, c, d, ..]| {
-        let mask = u32::from_ne_bytes([a, b, c, d]);
-        AddWatchFlags::from_bits_truncate(mask).contains(AddWatchFlags::IN_OPEN)
-    })
+    let heard = events.iter().filter_map(|&[n, o, p, q, a, b, c, d, ..]| {
+        let mask = AddWatchFlags::from_bits_truncate(u32::from_ne_bytes([a, b, c, d]));
+        mask.intersects(WRITTEN | AddWatchFlags::IN_OPEN).then_some(u32::from_ne_bytes([n, o, p, q]))
+    });
+    heard.collect()
 }
 
 /// Destination addresses and ports of the packets that the socket holds.

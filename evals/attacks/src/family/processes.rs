@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -448,17 +448,20 @@ fn end(pid: u32) {
     }
 }
 
-/// Kills the launcher as soon as the attacker is ready, and looks what goes on.
+/// Kills the launcher as soon as the attacker is ready and has been heard, and looks what goes on.
 struct Killer {
     launcher: PathBuf,
     ready: PathBuf,
+    /// What a launcher has not passed on when it is killed is lost, and with it that the attacker tried.
+    heard: PathBuf,
     marker: OsString,
     left: Option<usize>,
 }
 
 impl Judge for Killer {
     fn watch(&mut self) {
-        if self.left.is_some() || !Path::new(&self.ready).exists() {
+        let is_heard = || self.heard.metadata().is_ok_and(|output| output.len() > 0);
+        if self.left.is_some() || !self.ready.exists() || !is_heard() {
             return;
         }
         let launcher = fs::read_to_string(&self.launcher).unwrap_or_default();
@@ -478,6 +481,7 @@ fn survivor(scene: &Scene) -> Result<Staged, CannotBite> {
     let killer = Killer {
         launcher: scene.own().join("launcher"),
         ready: scene.granted().join("ready"),
+        heard: scene.output("out"),
         marker: scene.marker().to_owned(),
         left: None,
     };

@@ -12,7 +12,7 @@ use crate::linux::message::{self, Message};
 use crate::linux::reap::{die_with_supervisor, reap_until_gone};
 use crate::linux::resolve::replaced;
 use crate::linux::view::HOME;
-use crate::linux::{limits, privileges, read_back, sanitize, seccomp, signals, sys, wall};
+use crate::linux::{limits, privileges, read_back, sanitize, seccomp, second_wall, signals, sys};
 use crate::validate::{self, Plan};
 use agentkit_protocol::{EndedBy, FailureKind, Mechanism, Net, ReadBack};
 use nix::fcntl::{OFlag, open};
@@ -76,7 +76,7 @@ fn run(channel: &OwnedFd) -> Result<Message> {
     let workdir = plan.writes_to_bound_workdir().then(|| open_directory(handover.directory())).transpose()?;
     let launchers_limits = limits::apply(&plan.limits, 0)?;
     privileges::drop_held()?;
-    let landlock = wall::restrict()?;
+    let landlock = second_wall::restrict()?;
     seccomp::load(loopback, plan.writes_host_files())?;
     let mut read_back = ReadBack {
         landlock,

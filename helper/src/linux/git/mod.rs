@@ -76,7 +76,7 @@ impl Guards {
     }
 
     /// Whether there is any name to be protected.
-    #[cfg(any(feature = "bubblewrap", feature = "landlock"))]
+    #[cfg(any(feature = "bubblewrap", without_namespaces))]
     pub(crate) fn protect_something(&self) -> bool {
         self.0.iter().any(|guard| !guard.known.covers.is_empty())
     }

@@ -1,14 +1,13 @@
 //! From what was tried and read back to what may be claimed.
 
-use crate::error::Result;
-use crate::linux::claims::{FILTER_MODE, cpu, held, polled_memory};
+use crate::linux::claims::{FILTER_MODE, cpu, held};
 use crate::linux::layers::claim;
-use crate::promises;
+use crate::linux::without_namespaces::{is_unprivileged, memory, polled_disk, process_limit};
 use crate::validate::Plan;
 use agentkit_protocol::{Attack, Capabilities, Control, Domain, Level, Mechanism, Net, ReadBack, WorkDir};
 
-/// What this mechanism must deliver, with the exceptions that it states, whenever it works at all.
-const PROMISED: [Control; 5] = [
+/// See [`Wall::promised`](crate::linux::without_namespaces::Wall::promised).
+pub(super) const PROMISED: [Control; 5] = [
     Control::NetworkBlocked,
     Control::FilesystemConfined,
     Control::SyscallsFiltered,
@@ -16,28 +15,19 @@ const PROMISED: [Control; 5] = [
     Control::EnvironmentScrubbed,
 ];
 
-/// See [`promises::check`].
-pub(super) fn check(capabilities: &Capabilities, plan: &Plan) -> Result<()> {
-    promises::check(capabilities, &PROMISED, plan)
-}
-
 /// Claims exactly what was refused, and what the kernel confirmed.
-pub(crate) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
+pub(super) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
     let none = Domain::default();
     let domain = state.domain.as_ref().unwrap_or(&none);
     let filtered = state.seccomp_mode == FILTER_MODE;
-    let unprivileged = state.capabilities == 0 && state.no_new_privs && state.limits_bind;
-    let memory = match state.memory_group {
-        Some(limit) if limit <= plan.limits.memory.saturating_add(plan.limits.disk) => Level::Full,
-        _ => polled_memory("queues of sockets (54 MiB for each process at 256 open files), "),
-    };
+    let unprivileged = is_unprivileged(state);
     let controls = [
         (Control::NetworkBlocked, network(domain, filtered && unprivileged, plan)),
         (Control::FilesystemConfined, filesystem(domain, filtered && unprivileged)),
         (Control::ProcessesIsolated, processes(domain)),
         (Control::ProcessesContained, process_limit(domain, state, plan)),
-        (Control::MemoryLimited, memory),
-        (Control::DiskLimited, disk(plan)),
+        (Control::MemoryLimited, memory(state, plan)),
+        (Control::DiskLimited, polled_disk(plan)),
         (Control::CpuLimited, cpu()),
         (Control::SyscallsFiltered, held(filtered, "seccomp is not in filter mode")),
         (
@@ -94,7 +84,8 @@ fn filesystem(domain: &Domain, holds: bool) -> Level {
 }
 
 fn processes(domain: &Domain) -> Level {
-    if !domain.refused.contains(&Attack::Signal) {
+    // Whose user nobody else is can signal nobody else.
+    if !domain.refused.contains(&Attack::Signal) && !domain.exclusive_user {
         let why = "processes of the same user can be signalled: Landlock forbids that since Linux 6.12";
         return Level::None(why.to_owned());
     }
@@ -106,38 +97,9 @@ fn processes(domain: &Domain) -> Level {
     )
 }
 
-fn process_limit(domain: &Domain, state: &ReadBack, plan: &Plan) -> Level {
-    let allowed = plan.limits.processes.saturating_add(domain.others);
-    let is_set = state.rlimits.get("nproc").is_some_and(|&limit| limit <= allowed);
-    if !(state.limits_bind && is_set) {
-        return Level::None("RLIMIT_NPROC is not in force, or does not bind this user".to_owned());
-    }
-    if domain.exclusive_user {
-        return Level::Full;
-    }
-    Level::Partial(
-        "the kernel counts all processes of the launcher's user: as many as ended elsewhere since the start can be more \
-         here, and those that began elsewhere are missing"
-            .to_owned(),
-    )
-}
-
 /// By construction: the environment and the descriptors of the command are made from nothing.
 fn environment() -> Level {
     Level::Partial("all but the host's name, which uname(2) tells".to_owned())
-}
-
-fn disk(plan: &Plan) -> Level {
-    if plan.rules.iter().any(|(_, access)| *access == agentkit_protocol::Access::Rw) {
-        let why = "all but what the rules make writable, which is only bounded per file";
-        return Level::Partial(why.to_owned());
-    }
-    Level::Polled(
-        "the supervisor looks every 10 ms at what the file systems of the private directories and of the work dir lost, and \
-         counts what changed in each; without files that are left in mappings or messages alone, and what comes within \
-         the last look is only reported"
-            .to_owned(),
-    )
 }
 
 fn tree(domain: &Domain) -> Level {
@@ -203,9 +165,10 @@ mod tests {
         let shared = |_: &mut ReadBack, domain: &mut Domain| {
             domain.exclusive_user = false;
             domain.refused.remove(&Attack::ChangeOwner);
+            domain.refused.remove(&Attack::Signal);
         };
-        assert_eq!(lost(shared), [FilesystemConfined]);
-        assert_eq!(unless(Attack::Signal), [ProcessesIsolated]);
+        assert_eq!(lost(shared), [FilesystemConfined, ProcessesIsolated]);
+        assert_eq!(unless(Attack::Signal), []);
         assert_eq!(lost(|_, domain| domain.others = 0), [ProcessesContained]);
         let privileged = [NetworkBlocked, FilesystemConfined, PrivilegesDropped];
         assert_eq!(lost(|state, _| state.no_new_privs = false), privileged);

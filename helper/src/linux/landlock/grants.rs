@@ -1,11 +1,11 @@
 //! What the command may do where: a domain of Landlock, which forbids all else.
 
 use super::STEP;
-use super::private::Private;
 use crate::error::{Context, Result};
 use crate::linux::sys::{self, Handled};
 use crate::linux::task::Task;
 use crate::linux::view::{Access, View};
+use crate::linux::without_namespaces::{KNOWS_SIGNALS, Private, SIGNALS};
 use agentkit_protocol::{Net, ProcFiles};
 use nix::fcntl::{OFlag, open};
 use nix::libc;
@@ -27,11 +27,8 @@ const CONTROL_DEVICE: u64 = 1 << 15;
 const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | CONTROL_DEVICE;
 /// `LANDLOCK_ACCESS_NET_BIND_TCP` and `LANDLOCK_ACCESS_NET_CONNECT_TCP`.
 const TCP: u64 = 3;
-/// `LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET` and `LANDLOCK_SCOPE_SIGNAL`.
+/// `LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET`.
 const ABSTRACT_SOCKETS: u64 = 1;
-pub(super) const SIGNALS: u64 = 2;
-/// The first version that knows both of these scopes.
-pub(super) const KNOWS_SIGNALS: u32 = 6;
 
 /// Harmless to everybody who may open them.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];

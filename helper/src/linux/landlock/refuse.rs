@@ -1,32 +1,18 @@
 //! What only mounts can do is refused by name: rules of Landlock allow, they cannot take away from what lies around them.
 
-use super::STEP;
-use crate::error::{Hint, Result, policy};
+use crate::error::Result;
 use crate::linux::message::Outside;
 use crate::linux::task::Task;
 use crate::linux::view::{Access, Entry, View};
-use agentkit_protocol::{Failure, WorkDir};
+use crate::linux::without_namespaces::{self, what_takes_namespaces};
+use agentkit_protocol::{Failure, Mechanism};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-const HINT: &str = "that takes the mechanism `namespaces`, and so a host that allows user namespaces";
-
 /// Refuses a task that asks for it.
 pub(super) fn what_takes_mounts(task: &Task, view: &View, outside: &Outside) -> Result<()> {
-    if matches!(task.plan.workdir, WorkDir::Overlay { .. }) {
-        return Err(cannot("keep the changes to a work dir apart (overlay)"));
-    }
-    if !task.plan.watched_paths.is_empty() {
-        return Err(cannot("record attempts on paths (watch.paths)"));
-    }
-    if !task.plan.watched_ports.is_empty() {
-        return Err(cannot("give a loopback whose ports are watched (watch.tcp_ports)"));
-    }
-    if task.guards.protect_something() {
-        return Err(cannot("protect names that git executes in a repository that may be written"))
-            .hint("`git` can be `off` in the policy (--git off), for a repository whose hooks and settings you look at before you use it");
-    }
+    what_takes_namespaces(task, Mechanism::Landlock)?;
     rules(view)?;
     processes_of_the_host(view, outside)
 }
@@ -68,8 +54,7 @@ fn processes_of_the_host(view: &View, outside: &Outside) -> Result<()> {
 }
 
 fn cannot(what: &str) -> Failure {
-    let failure = policy(format_args!("the mechanism {STEP} cannot {what}"));
-    Failure { step: STEP.to_owned(), hint: Some(HINT.to_owned()), ..failure }
+    without_namespaces::cannot(Mechanism::Landlock, what)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::linux::reap::{die_with_supervisor, reap_until_gone};
 use crate::linux::relay::Relays;
 use crate::linux::task::{Entrance, Task};
 use crate::linux::view::HOME;
-use crate::linux::{limits, privileges, read_back, seccomp, sys, wall};
+use crate::linux::{limits, privileges, read_back, seccomp, second_wall, sys};
 use agentkit_protocol::{EndedBy, Mechanism, ReadBack};
 use nix::fcntl::{OFlag, open};
 use nix::libc;
@@ -59,7 +59,7 @@ fn run(task: &Task<'_>, entrance: &mut Entrance, channel: &OwnedFd) -> Result<Me
     read_nothing()?;
     let terminal = task.terminal.as_ref().map(pty::Pair::open).transpose()?;
     let launchers_limits = limits::apply(&task.plan.limits, 0)?;
-    let landlock = wall::restrict()?;
+    let landlock = second_wall::restrict()?;
     privileges::drop_all()?;
     seccomp::load(loopback.is_ok(), task.plan.writes_host_files())?;
     let mut read_back = ReadBack {

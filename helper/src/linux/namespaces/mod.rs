@@ -1,5 +1,6 @@
 //! The mechanism `namespaces`, one file a step. Step 5: one `clone3` with every namespace at once.
 
+mod decoys;
 pub(super) mod detached;
 mod init;
 mod kernel_files;

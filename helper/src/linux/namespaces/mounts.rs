@@ -1,15 +1,15 @@
 //! Step 6: the file view, each mount with its reason. Runs in the new mount namespace, as pid 1.
 
+use super::decoys;
 use super::detached::{clone, open_inside};
 use super::kernel_files;
 use super::root::{Root, front};
-use crate::error::{Context, Hint, Result, policy};
+use crate::error::{Context, Hint, Result};
 use crate::linux::git::Guards;
 use crate::linux::overlay::{self, Layers};
 use crate::linux::own_files::{DEVICE_LINKS, DEVICES, accounts};
 use crate::linux::sys;
 use crate::linux::view::{self, Access, Entry, System, View};
-use crate::linux::watch;
 use crate::linux::workdir;
 use crate::validate::Plan;
 use agentkit_protocol::WorkDir;
@@ -36,7 +36,7 @@ pub(crate) struct Begun {
 }
 
 /// What the supervisor needs from inside: the jail's own `/proc`, a handle on the file system of the private
-/// directories, the layers of an overlay work dir, and a listener for each watched path.
+/// directories, the layers of an overlay work dir, and the listeners on watched paths.
 pub(crate) struct Mounted {
     pub(crate) proc: OwnedFd,
     pub(crate) private: OwnedFd,
@@ -93,7 +93,7 @@ pub(crate) fn finish(begun: Begun, view: &mut View, plan: &Plan, guards: &Guards
     }
     let workdir_read_only = view.workdir.as_deref().map_or(Ok(false), is_read_only)?;
     guards.cover()?;
-    let watched = watched_paths(&mut root, plan)?;
+    let watched = decoys::show(&mut root, &plan.watched_paths)?;
     switch_root()?;
     Ok(Mounted { proc, private, overlay, watched, workdir_read_only })
 }
@@ -254,19 +254,6 @@ fn restricted(mount: OwnedFd, read_only: bool) -> Result<OwnedFd> {
 fn is_read_only(workdir: &Path) -> Result<bool> {
     let found = statvfs(front(workdir)).map_err(io::Error::from).context(STEP, "statvfs the work dir")?;
     Ok(found.flags().contains(FsFlags::ST_RDONLY))
-}
-
-/// At a watched path stands an empty directory: to open it is an attempt, and there is nothing in it to read.
-fn watched_paths(root: &mut Root, plan: &Plan) -> Result<Vec<OwnedFd>> {
-    let mut watched = Vec::new();
-    for path in &plan.watched_paths {
-        if root.has(path) || !root.owns(path) {
-            return Err(policy(format_args!("watch.paths: {path:?} lies in what the jail can see anyway")));
-        }
-        root.directory(path, 0o755)?;
-        watched.push(watch::listen_for_opening(&root.back(path))?);
-    }
-    Ok(watched)
 }
 
 /// Makes the new root the root, and drops the host's tree with everything that served to build the new one.

@@ -77,7 +77,7 @@ pub(crate) struct Entry {
     /// A second one for whoever looks at it from outside while root's jail is in the first.
     outside: Option<OwnedFd>,
     /// Where its mount stands outside too.
-    #[cfg(any(feature = "bubblewrap", feature = "landlock"))]
+    #[cfg(any(feature = "bubblewrap", without_namespaces))]
     stands_at: Option<PathBuf>,
 }
 
@@ -90,7 +90,7 @@ impl Entry {
             identity,
             opened: None,
             outside: None,
-            #[cfg(any(feature = "bubblewrap", feature = "landlock"))]
+            #[cfg(any(feature = "bubblewrap", without_namespaces))]
             stands_at: None,
         }
     }
@@ -148,7 +148,7 @@ impl Entry {
     }
 
     /// Mounts what was opened on `place`, whose path is given, in the mount namespace of this process.
-    #[cfg(any(feature = "bubblewrap", feature = "landlock"))]
+    #[cfg(any(feature = "bubblewrap", without_namespaces))]
     pub(crate) fn mount_on(&mut self, place: impl AsFd, path: PathBuf) -> Result<()> {
         sys::attach_mount(self.mount()?.as_fd(), place.as_fd())
             .context(STEP, format_args!("move_mount {:?} to {path:?}", self.path))?;
@@ -157,13 +157,13 @@ impl Entry {
     }
 
     /// The path where that was done.
-    #[cfg(any(feature = "bubblewrap", feature = "landlock"))]
+    #[cfg(any(feature = "bubblewrap", without_namespaces))]
     pub(crate) fn stands_at(&self) -> Option<&Path> {
         self.stands_at.as_deref()
     }
 
     /// What stands there, if it is what was judged.
-    #[cfg(feature = "landlock")]
+    #[cfg(without_namespaces)]
     pub(crate) fn place(&self) -> Result<OwnedFd> {
         let place = self.look_up()?;
         self.check_identity(&place)?;
@@ -185,7 +185,7 @@ impl Entry {
         let place = self.look_up()?;
         let mount = sys::clone_mount(place.as_fd(), c"")
             .context(STEP, format_args!("open_tree {:?}", self.path))
-            .hint("the kernel must be 5.12 or newer")?;
+            .hint("the kernel must be 5.12 or newer; root needs CAP_SYS_ADMIN for this, or starts it as an ordinary user")?;
         self.check_identity(&mount)?;
         sys::restrict_mount(mount.as_fd(), restrictions(!self.access.is_writable()))
             .context(STEP, format_args!("mount_setattr {:?}", self.path))?;

@@ -1,14 +1,13 @@
 //! The supervisor's side of a jail whose processes are ended by its init.
 
 use super::private::Private;
+use super::wall::Wall;
 use super::{STEP, end};
 use crate::error::{Context, Result, failure};
-use crate::linux::asked::Topics;
 use crate::linux::attributes::Root;
 use crate::linux::jail::Jail;
 use crate::linux::message::{self, Message, Order};
 use crate::linux::{deadline, sys, usage};
-use crate::validate::Plan;
 use agentkit_protocol::FailureKind;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -22,22 +21,20 @@ const LONGEST: Duration = Duration::from_secs(90);
 
 /// What the supervisor has of it.
 pub(crate) struct Tree {
+    wall: Box<dyn Wall>,
     /// Removed at the latest when this is dropped.
     private: Private,
     /// Where the command may change attributes of files.
     roots: Vec<Root>,
-    /// Of Landlock.
-    version: u32,
 }
 
 impl Tree {
-    pub(super) fn new(private: Private, roots: Vec<Root>, version: u32) -> Self {
-        Tree { private, roots, version }
+    pub(super) fn new(wall: Box<dyn Wall>, private: Private, roots: Vec<Root>) -> Self {
+        Tree { wall, private, roots }
     }
 
-    /// See [`Jail::topics`].
-    pub(crate) fn topics(&self, plan: &Plan) -> Topics {
-        Topics::of(plan).and_attributes()
+    pub(crate) fn wall(&self) -> &dyn Wall {
+        &*self.wall
     }
 
     /// See [`Jail::change_attributes`].
@@ -80,7 +77,7 @@ impl Tree {
             // Somebody killed it, or it could not come to the end of all.
             let session = nix::unistd::getsid(None).map_or(0, |session| session.as_raw().unsigned_abs());
             // All that the supervisor has started itself is in its own session, or older than the jail.
-            end::strays(self.version, |child| {
+            end::strays(self.wall.version(), |child| {
                 child.session != session && started.is_none_or(|started| child.started >= started)
             })?;
         }

@@ -1,8 +1,11 @@
 //! What a run adds to the file system of a work dir on the host. Only private directories have a size of their own.
 
+mod before;
+
 use super::deadline;
 use super::tree::{Bounds, FileId, Step, Walk};
 use super::usage::{self, Process};
+use before::Before;
 use nix::dir::Dir;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::libc;
@@ -31,6 +34,7 @@ pub(crate) struct Disk {
     /// The most that was free so far: what others give back meanwhile must not hide what the run takes.
     most_free: u64,
     started: Duration,
+    before: Before,
     count: Option<Count>,
     /// The most that its file system had less than before, whoever took it.
     pub(crate) peak_lost: u64,
@@ -51,13 +55,22 @@ impl Disk {
     pub(crate) fn new(workdir: OwnedFd) -> Self {
         let now = clock_gettime(ClockId::CLOCK_REALTIME).map_or(Duration::ZERO, Duration::from);
         let (most_free, started) = (free(&workdir).unwrap_or(0), now.saturating_sub(CLOCK_STEP));
-        Disk { workdir, most_free, started, count: None, peak_lost: 0, left_too_much: false }
+        Disk {
+            workdir,
+            most_free,
+            started,
+            before: Before::default(),
+            count: None,
+            peak_lost: 0,
+            left_too_much: false,
+        }
     }
 
     /// Whether the run has added more than `limit` bytes: its file system has lost as much, which is cheap to see but may
-    /// be the work of others, and files that changed since the start take as much, which is slow to count. What it hides
-    /// from the count is taken for too much.
+    /// be the work of others, and files that changed since the start take as much more, which is slow to count. What it
+    /// hides from the count is taken for too much.
     pub(crate) fn is_over(&mut self, limit: u64, proc: &OwnedFd, processes: &[Process]) -> bool {
+        self.before.go_on(&self.workdir, self.started);
         if self.lost() <= limit {
             self.count = None;
             return false;
@@ -66,7 +79,7 @@ impl Disk {
             // Not to be read any more, which is the run's own doing.
             return true;
         };
-        let unfinished = count.go_on(self.started, limit, SLICE);
+        let unfinished = count.go_on(self.started, &self.before, limit, SLICE);
         let over = count.bytes > limit;
         self.count = unfinished.then_some(count);
         over
@@ -78,7 +91,7 @@ impl Disk {
         if self.lost() > limit
             && let Some(mut count) = self.begin(&self.workdir, &[])
         {
-            count.go_on(self.started, limit, LAST_SLICE);
+            count.go_on(self.started, &self.before, limit, LAST_SLICE);
             self.left_too_much = count.bytes > limit;
         }
     }
@@ -94,19 +107,11 @@ impl Disk {
 
     /// Begins with files that have no name left, since processes close them at any time.
     fn begin(&self, proc: &OwnedFd, processes: &[Process]) -> Option<Count> {
-        let far = deadline::after(Instant::now(), Duration::from_secs(24 * 3600));
-        let bounds = Bounds {
-            entries: MOST_ENTRIES,
-            crosses_devices: false,
-            opens_closed: false,
-            ..Bounds::until(far)
-        };
-        let walk = Walk::new(self.workdir.as_fd(), bounds).ok()?;
-        let mut count = Count { walk, bytes: 0, linked: HashSet::new() };
+        let mut count = Count { walk: tree_of(&self.workdir)?, bytes: 0, linked: HashSet::new() };
         for process in processes {
             // A thread can have descriptors of its own.
             for thread in usage::threads(proc, process.pid) {
-                count.add_open_files(proc, &format!("{}/task/{thread}/fd", process.pid));
+                count.add_open_files(proc, &format!("{}/task/{thread}/fd", process.pid), &self.before);
             }
         }
         Some(count)
@@ -115,24 +120,24 @@ impl Disk {
 
 impl Count {
     /// Takes files until there are more bytes than `limit` or the time is over; false if it was all.
-    fn go_on(&mut self, since: Duration, limit: u64, time: Duration) -> bool {
+    fn go_on(&mut self, since: Duration, before: &Before, limit: u64, time: Duration) -> bool {
         let deadline = deadline::after(Instant::now(), time);
         let mut unfinished = true;
         while unfinished && self.bytes <= limit && Instant::now() < deadline {
-            unfinished = self.step(since);
+            unfinished = self.step(since, before);
         }
         unfinished
     }
 
     /// Takes one file; false after the last one.
-    fn step(&mut self, since: Duration) -> bool {
+    fn step(&mut self, since: Duration, before: &Before) -> bool {
         match self.walk.next() {
             Ok(Some(Step::Entry(name, _) | Step::Directory(name))) => {
                 // Gone meanwhile, it takes no space.
                 if let Ok(stat) = fstatat(self.walk.here(), &*name, AtFlags::AT_SYMLINK_NOFOLLOW)
                     && changed(&stat) >= since
                 {
-                    self.add(&stat);
+                    self.add(&stat, before.added(&stat));
                 }
                 true
             }
@@ -157,14 +162,13 @@ impl Count {
         closed_by_run() || faccessat(here, name, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_ok()
     }
 
-    fn add(&mut self, stat: &libc::stat) {
+    fn add(&mut self, stat: &libc::stat, bytes: u64) {
         if stat.st_nlink < 2 || self.linked.insert(FileId::of(stat)) {
-            // Blocks, whatever the block size of the file system, are of 512 bytes; holes have none.
-            self.bytes = self.bytes.saturating_add(stat.st_blocks.unsigned_abs().saturating_mul(512));
+            self.bytes = self.bytes.saturating_add(bytes);
         }
     }
 
-    fn add_open_files(&mut self, proc: &OwnedFd, path: &str) {
+    fn add_open_files(&mut self, proc: &OwnedFd, path: &str, before: &Before) {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         let Ok(mut open) = Dir::openat(proc.as_fd(), path, flags, Mode::empty()) else { return };
         let names: Vec<_> = open.iter().flatten().map(|entry| entry.file_name().to_owned()).collect();
@@ -172,10 +176,23 @@ impl Count {
             let Ok(stat) = fstatat(&open, &*name, AtFlags::empty()) else { continue };
             let id = FileId::of(&stat);
             if stat.st_nlink == 0 && id.device == self.walk.trail().id().device && self.linked.insert(id) {
-                self.add(&stat);
+                self.add(&stat, before.added(&stat));
             }
         }
     }
+}
+
+/// All of the work dir's own file system, as far as it can be read.
+fn tree_of(workdir: &OwnedFd) -> Option<Walk> {
+    let far = deadline::after(Instant::now(), Duration::from_secs(24 * 3600));
+    let bounds =
+        Bounds { entries: MOST_ENTRIES, crosses_devices: false, opens_closed: false, ..Bounds::until(far) };
+    Walk::new(workdir.as_fd(), bounds).ok()
+}
+
+/// The space that a file takes. Blocks, whatever the block size of the file system, are of 512 bytes; holes have none.
+fn size(stat: &libc::stat) -> u64 {
+    stat.st_blocks.unsigned_abs().saturating_mul(512)
 }
 
 fn free(directory: &OwnedFd) -> Option<u64> {
@@ -198,7 +215,7 @@ mod tests {
 
     fn counted(disk: &Disk, proc: &OwnedFd, processes: &[Process]) -> u64 {
         let mut count = disk.begin(proc, processes).unwrap();
-        while count.step(disk.started) {}
+        while count.step(disk.started, &disk.before) {}
         count.bytes
     }
 
@@ -228,6 +245,35 @@ mod tests {
         assert!((1 << 20..2 << 20).contains(&held), "{held}");
         drop(new);
         assert!(counted(&disk, &proc, &[this]) < 1 << 20);
+    }
+
+    /// Once somebody else fills the file system, an old file that is only touched must not count as new.
+    #[test]
+    fn an_old_file_counts_by_what_was_added_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (below, old) = (dir.path().join("below"), dir.path().join("below/old"));
+        fs::create_dir(&below).unwrap();
+        fs::write(&old, vec![1; 4 << 20]).unwrap();
+        let mut disk = Disk::new(OwnedFd::from(File::open(dir.path()).unwrap()));
+        // Later than anything there is.
+        disk.started += CLOCK_STEP * 2;
+        while clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map(Duration::from).unwrap() < disk.started {}
+        let proc = OwnedFd::from(File::open("/proc").unwrap());
+        assert!(!disk.is_over(1 << 30, &proc, &[]));
+        let append = |size: usize| {
+            let mut file = File::options().append(true).open(&old).unwrap();
+            std::io::Write::write_all(&mut file, &vec![1; size]).unwrap();
+        };
+        append(1);
+        let touched = counted(&disk, &proc, &[]);
+        assert!(touched < 1 << 20, "{touched}");
+        append(2 << 20);
+        let grown = counted(&disk, &proc, &[]);
+        assert!((2 << 20..3 << 20).contains(&grown), "{grown}");
+        // What has taken its place is new.
+        fs::write(dir.path().join("new"), vec![1; 4 << 20]).unwrap();
+        fs::rename(dir.path().join("new"), &old).unwrap();
+        assert!(counted(&disk, &proc, &[]) >= 4 << 20);
     }
 
     #[test]

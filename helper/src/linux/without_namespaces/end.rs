@@ -4,7 +4,6 @@
 //! So supervisor and init each keep their signals to what they start, and signal all at once.
 
 use super::STEP;
-use super::grants::{KNOWS_SIGNALS, SIGNALS};
 use crate::error::{Context, Result, failure};
 use crate::linux::deadline;
 use crate::linux::sys::{self, Handled};
@@ -21,13 +20,17 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+/// `LANDLOCK_SCOPE_SIGNAL`.
+pub(crate) const SIGNALS: u64 = 2;
+/// The first version of Landlock that knows this scope, and that of abstract sockets.
+pub(crate) const KNOWS_SIGNALS: u32 = 6;
 /// SIGKILL is not instant: who writes to a slow disk has to finish first.
 const LONGEST: Duration = Duration::from_secs(15);
 /// How long to wait for news between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// What this process starts from here on, and nobody else any more, hears its signals. Landlock knows that since Linux
-/// 6.12; before, nothing changes.
+/// 6.12; before, and without it, nothing changes.
 pub(super) fn keep_signals_inside(version: u32) -> Result<()> {
     if version < KNOWS_SIGNALS {
         return Ok(());

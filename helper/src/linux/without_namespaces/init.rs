@@ -1,9 +1,10 @@
 //! The jail's init: confines and starts the command, reaps, and in the end takes down all that is left and removes what was
-//! private. It stays out of the command's domain, whose processes can therefore neither signal nor trace it.
+//! private. It stays out of the command's domain of Landlock, if there is one, whose processes can then neither signal nor
+//! trace it.
 
 use super::confine::Confinement;
 use super::private::Private;
-use super::{STEP, end, grants};
+use super::{STEP, end};
 use crate::error::{Context, Result};
 use crate::linux::message::{self, Message, Order};
 use crate::linux::reap::{Dead, bury_the_dead};
@@ -35,7 +36,7 @@ pub(super) fn main(
     channel: &OwnedFd,
 ) -> ! {
     // If the supervisor is gone, nobody is left to tell.
-    let version = confinement.version;
+    let version = confinement.wall.version();
     let say = |message: Message| drop(message::send(channel.as_fd(), &message, &[]));
     if let Some(ended) = run(task, entrance, private, confinement, channel)
         .unwrap_or_else(|failure| Some(Message::NotStarted(failure)))
@@ -64,19 +65,22 @@ fn run(
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(io::Error::from)
         .context(STEP, "prctl PR_SET_CHILD_SUBREAPER")?;
+    // The supervisor may have closed itself already, and with that what this has to write in /proc.
+    privileges::show_to_equals()?;
     privileges::forget_launcher()?;
     privileges::be_killed_first()?;
     confinement.look_around()?;
     privileges::hide_from_equals()?;
-    end::keep_signals_inside(confinement.version)?;
+    end::keep_signals_inside(confinement.wall.version())?;
     leave_caller(entrance)?;
     let terminal = task.terminal.as_ref().map(pty::Pair::open).transpose()?;
     let slave = terminal.as_ref().map(|terminal| terminal.slave.as_fd());
-    let domain = grants::domain(&entrance.view, task, private, slave, confinement.version)?;
+    let domain = confinement.wall.domain(&entrance.view, task, private, slave)?;
+    let domain = domain.as_ref().map(AsFd::as_fd);
     let proc = open_directory(Path::new("/proc"))?;
     let directory = private.directory_of(task);
     let workdir = task.plan.writes_to_bound_workdir().then(|| open_directory(directory)).transpose()?;
-    let (command, read_back) = confinement.start(task, entrance, private, slave, domain.as_fd(), channel)?;
+    let (command, read_back) = confinement.start(task, entrance, private, slave, domain, channel)?;
     let handles: Vec<_> = [proc.as_fd(), private.directory.as_fd()]
         .into_iter()
         .chain(workdir.as_ref().map(AsFd::as_fd))

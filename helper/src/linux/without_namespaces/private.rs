@@ -12,6 +12,8 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::libc;
 use nix::sys::stat::{Mode, fstat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Write};
@@ -27,6 +29,8 @@ const MOST_NAMES: u32 = 64;
 const REMOVAL: Duration = Duration::from_secs(60);
 /// What nobody in the jail may open: by trying to, it is found out that nobody can.
 pub(super) const CANARY: &CStr = c"closed";
+/// Removal opens no more descriptors than this at a time.
+const SPARE: usize = 8;
 
 /// They are in one directory, of which only these three are granted.
 pub(crate) struct Private {
@@ -34,9 +38,11 @@ pub(crate) struct Private {
     name: CString,
     pub(super) path: PathBuf,
     pub(super) directory: OwnedFd,
-    pub(super) home: PathBuf,
-    pub(super) temporary: PathBuf,
-    pub(super) work: PathBuf,
+    pub(crate) home: PathBuf,
+    pub(crate) temporary: PathBuf,
+    pub(crate) work: PathBuf,
+    /// Closed before the removal, which must not fail for want of them.
+    spare: RefCell<Vec<OwnedFd>>,
 }
 
 impl Private {
@@ -73,15 +79,21 @@ impl Private {
         if stat.st_mode & libc::S_IWOTH != 0 && stat.st_mode & libc::S_ISVTX == 0 {
             return refuse("lets everybody move what others made in it");
         }
+        let spare: io::Result<Vec<_>> = (0..SPARE).map(|_| parent.try_clone()).collect();
+        let spare = RefCell::new(spare.context(STEP, "have descriptors to spare")?);
         let name =
             make_unique(parent.as_fd()).context(STEP, format_args!("make a directory in {place:?}"))?;
         let path = seen.real.join(name.to_string_lossy().as_ref());
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let directory = openat(&parent, name.as_c_str(), flags, Mode::empty())
+            .inspect_err(|_| {
+                // It is empty, and the failure to open it is the one to tell.
+                let _ = unlinkat(&parent, name.as_c_str(), UnlinkatFlags::RemoveDir);
+            })
             .map_err(io::Error::from)
             .context(STEP, format_args!("open {path:?}"))?;
         let [home, temporary, work] = ["home", "tmp", "work"].map(|part| path.join(part));
-        Ok(Private { parent, name, path, directory, home, temporary, work })
+        Ok(Private { parent, name, path, directory, home, temporary, work, spare })
     }
 
     fn fill(&self, plan: &Plan) -> Result<()> {
@@ -116,6 +128,7 @@ impl Private {
 
     /// Removes all of it, whatever it is by now, if that was not done yet. Nobody may work in it any more.
     pub(super) fn remove(&self) -> io::Result<()> {
+        self.spare.borrow_mut().clear();
         let own = fstat(&self.directory)?;
         match fstatat(&self.parent, self.name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(found) if FileId::of(&found) == FileId::of(&own) && own.st_nlink > 0 => {}

@@ -1,17 +1,17 @@
 //! What happens in the process that becomes the command: limits, privileges, the domain, the filter, and then the proof.
 
 use super::STEP;
-use super::capabilities::{check, derive};
 use super::private::{CANARY, Private};
+use super::wall::Wall;
 use crate::error::{Context, Result, failure};
-use crate::linux::asked::Topics;
 use crate::linux::exec::{Command, Places, Streams};
 use crate::linux::limits::{self, InForce};
 use crate::linux::message::Outside;
-use crate::linux::seccomp::{self, More};
+use crate::linux::seccomp;
 use crate::linux::task::{Entrance, Task};
 use crate::linux::{privileges, read_back, sys, usage};
-use agentkit_protocol::{Attack, Domain, FailureKind, Net, ReadBack};
+use crate::promises;
+use agentkit_protocol::{Attack, Domain, FailureKind, ReadBack};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::libc;
@@ -30,14 +30,10 @@ use std::path::{Path, PathBuf};
 
 /// Git takes a file that it can see and not read, such as the host's settings, for broken.
 const VARIABLES: &[(&str, &str)] = &[("GIT_CONFIG_NOSYSTEM", "1")];
-/// The first version that knows truncation.
-const KNOWS_TRUNCATION: u32 = 3;
 
 /// What is to be in force.
-pub(super) struct Confinement {
-    /// Of Landlock.
-    pub(super) version: u32,
-    more: More,
+pub(super) struct Confinement<'a> {
+    pub(super) wall: &'a dyn Wall,
     exclusive_user: bool,
     /// See [`Domain::others`].
     others: u64,
@@ -48,11 +44,10 @@ pub(super) struct Confinement {
     canary: PathBuf,
 }
 
-impl Confinement {
-    pub(super) fn new(version: u32, task: &Task, private: &Private, outside: &Outside) -> Self {
+impl<'a> Confinement<'a> {
+    pub(super) fn new(wall: &'a dyn Wall, task: &Task, private: &Private, outside: &Outside) -> Self {
         Confinement {
-            version,
-            more: More { offline: task.plan.net != Net::Host, emptying: version < KNOWS_TRUNCATION },
+            wall,
             exclusive_user: task.identity.is_exclusive(),
             others: 0,
             first_users: outside.namespaces.are_the_first_users(),
@@ -86,7 +81,7 @@ impl Confinement {
         entrance: &mut Entrance,
         private: &Private,
         terminal: Option<BorrowedFd>,
-        domain: BorrowedFd,
+        domain: Option<BorrowedFd>,
         channel: &OwnedFd,
     ) -> Result<(Option<libc::pid_t>, ReadBack)> {
         // It works in the memory of this one until it is another program.
@@ -118,7 +113,7 @@ impl Confinement {
                     variables: VARIABLES,
                 };
                 umask(Mode::from_bits_truncate(0o022));
-                let topics = Topics::of(task.plan).and_attributes();
+                let topics = self.wall.topics(task.plan);
                 let command = Command::new(task.plan, program, places, streams, topics)?;
                 command.start(channel, &confine).map(Some)
             }
@@ -132,30 +127,34 @@ impl Confinement {
     }
 
     /// In the process that becomes the command.
-    fn enter(&self, task: &Task, domain: BorrowedFd, init: Pid) -> Result<ReadBack> {
+    fn enter(&self, task: &Task, domain: Option<BorrowedFd>, init: Pid) -> Result<ReadBack> {
         let status = File::open("/proc/self/status").context(STEP, "open /proc/self/status")?;
         let limits_of_launcher = limits::apply(&task.plan.limits, self.others)?;
         let in_force = InForce::read(&task.plan.limits)?;
         privileges::drop_held()?;
-        sys::restrict_self(domain).context(STEP, "landlock_restrict_self")?;
-        seccomp::load_without_namespaces(&self.more)?;
-        let domain = Domain {
-            version: self.version,
+        if let Some(domain) = domain {
+            sys::restrict_self(domain).context(STEP, "landlock_restrict_self")?;
+        }
+        if let Some(more) = self.wall.filter(task.plan) {
+            seccomp::load_without_namespaces(&more)?;
+        }
+        let found = Domain {
+            version: self.wall.version(),
             refused: self.attack(init),
             exclusive_user: self.exclusive_user,
             others: self.others,
         };
         let mut state = ReadBack {
-            domain: Some(domain),
+            domain: Some(found),
             limits_bind: self.limits_bind,
             // Whatever domain it is; there is no way to ask.
-            landlock: true,
+            landlock: domain.is_some(),
             memory_group: task.group.as_ref().map(|group| group.limit),
             workdir_read_only: task.plan.workdir_read_only,
             ..read_back::read_open(status, in_force)?
         };
         state.launchers_limits.extend(limits_of_launcher);
-        check(&derive(&state, task.plan), task.plan)?;
+        promises::check(&self.wall.derive(&state, task.plan), self.wall.promised(), task.plan)?;
         Ok(state)
     }
 

@@ -1,0 +1,111 @@
+//! What the mechanisms without namespaces share: the command sees the host's own paths and process numbers, and an init that
+//! is a process like any other keeps its tree together.
+//!
+//! ```text
+//! supervisor ──> init (reaps, and ends whatever is left)
+//!                  └─> the command (limits, the mechanism's wall, filter)
+//! ```
+//!
+//! There is one file a step; what tells the mechanisms apart is their [`Wall`].
+
+mod claims;
+mod confine;
+mod end;
+mod init;
+mod private;
+mod refuse;
+mod tree;
+mod wall;
+
+pub(crate) use claims::{is_unprivileged, memory, polled_disk, process_limit};
+pub(crate) use end::{KNOWS_SIGNALS, SIGNALS};
+pub(crate) use private::Private;
+pub(crate) use refuse::{cannot, what_takes_namespaces};
+pub(crate) use tree::Tree;
+pub(crate) use wall::Wall;
+
+use crate::error::{Context, Hint, Result};
+use crate::linux::attributes::Root;
+use crate::linux::identity::Identity;
+use crate::linux::jail::{HeldBy, Jail};
+use crate::linux::message::{self, Outside};
+use crate::linux::mount_table::keep_apart;
+use crate::linux::owner_map::OwnerMaps;
+use crate::linux::sys::{self, Forked};
+use crate::linux::task::{Entrance, Task};
+use crate::linux::view::{Access, View};
+use confine::Confinement;
+use nix::fcntl::{OFlag, open};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::stat::Mode;
+use std::io;
+
+const STEP: &str = "init";
+
+/// What takes root: a directory whose owner the command is to stand for is mounted, in place, in a mount namespace of the
+/// launcher's own, as one that belongs to the jail's user.
+pub(crate) fn open_as_root(view: &mut View, identity: &Identity, guarded: bool) -> Result<()> {
+    if !view.entries.iter().any(|entry| entry.access.is_owned()) {
+        return Ok(());
+    }
+    unshare(CloneFlags::CLONE_NEWNS)
+        .map_err(io::Error::from)
+        .context(STEP, "unshare CLONE_NEWNS to map the owner of a directory")
+        .hint("root needs CAP_SYS_ADMIN for this: start it as the owner of the directory")?;
+    keep_apart()?;
+    let mut owners = OwnerMaps::new(identity);
+    let mut owned: Vec<_> = view.entries.iter_mut().filter(|entry| entry.access.is_owned()).collect();
+    // All of them first: what is shown through one such mount cannot be mapped once more.
+    owned.iter_mut().try_for_each(|entry| entry.open_as_root(&mut owners, guarded))?;
+    owned.into_iter().try_for_each(|entry| {
+        let place = entry.place()?;
+        entry.mount_on(place, entry.path.clone())
+    })
+}
+
+/// Makes the private directories and the jail's init, which never returns from here.
+pub(crate) fn enter(
+    wall: Box<dyn Wall>,
+    task: &Task,
+    entrance: &mut Entrance,
+    outside: &Outside,
+) -> Result<Jail> {
+    refuse::unmapped_owners(task, &entrance.view, wall.mechanism())?;
+    let private = Private::make(task.plan, &entrance.view)?;
+    // Whoever is left without an init comes to us.
+    nix::sys::prctl::set_child_subreaper(true)
+        .map_err(io::Error::from)
+        .context(STEP, "prctl PR_SET_CHILD_SUBREAPER")?;
+    end::keep_signals_inside(wall.version())?;
+    let (ours, theirs) = message::channel()?;
+    match sys::clone_process(0).or_else(|_| sys::fork()).context(STEP, "fork")? {
+        Forked::Child => {
+            drop(ours);
+            let confinement = Confinement::new(&*wall, task, &private, outside);
+            init::main(task, entrance, &private, confinement, &theirs)
+        }
+        Forked::Parent { pid, pidfd } => {
+            let pidfd = match pidfd {
+                Some(pidfd) => pidfd,
+                None => sys::open_pidfd(pid).context(STEP, "pidfd_open")?,
+            };
+            let directory = private.directory_of(task).to_path_buf();
+            let roots = roots(&entrance.view, &private)?;
+            let held_by = HeldBy::Init(Tree::new(wall, private, roots));
+            Ok(Jail { pid, pidfd, messages: ours, directory, held_by })
+        }
+    }
+}
+
+/// All that the command may write.
+fn roots(view: &View, private: &Private) -> Result<Vec<Root>> {
+    let entries = view.entries.iter().filter(|entry| entry.access == Access::Writable && entry.is_dir());
+    let own = [&private.home, &private.temporary, &private.work];
+    let places = entries.map(|entry| Ok((entry.path.clone(), entry.place()?)));
+    let own = own.into_iter().map(|path| {
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let place = open(path, flags, Mode::empty()).map_err(io::Error::from);
+        Ok((path.clone(), place.context(STEP, format_args!("open {path:?}"))?))
+    });
+    places.chain(own).map(|place| place.map(|(path, directory)| Root { path, directory })).collect()
+}
