@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// By their names in the corpus.
-pub(crate) const PART: [&str; 17] = [
+pub(crate) const PART: [&str; 18] = [
     "tcp_to_the_host",
     "connect_to_an_abstract_socket",
     "connect_to_a_socket_in_the_home",
@@ -15,6 +15,7 @@ pub(crate) const PART: [&str; 17] = [
     "append_to_a_file",
     "kill_a_process",
     "read_the_environment_of_a_process",
+    "read_the_arguments_of_a_process",
     STORM,
     "memory_of_a_process",
     "disk_by_one_file",

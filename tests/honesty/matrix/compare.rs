@@ -70,7 +70,8 @@ fn jail(claims: &Capabilities, attacked: &Attacked, bare: &[Found]) -> Vec<Strin
             (Level::None(why), None) if is_contained => {
                 wrong.push(format!("{control} is none ({why}), but all attacks on it fail: {tried:?}"));
             }
-            (Level::Partial(why) | Level::Polled(why), Some(_)) if !is_contained => {
+            // One alone may be the exception that is named.
+            (Level::Partial(why) | Level::Polled(why), Some(_)) if !is_contained && tried.len() > 1 => {
                 wrong.push(format!(
                     "{control} holds in part ({why}), but all attacks on it succeed: {tried:?}"
                 ));

@@ -134,12 +134,16 @@ fn measure(request: &Request) -> Result<Measured, Stop> {
     Ok(Measured { kernel, probe, auto, each, bare })
 }
 
-/// The same attacks as on the jails.
+/// The same attacks as on the jails, where those are launched from.
 fn bare(request: &Request, each: &BTreeMap<Mechanism, Cell>) -> Result<Vec<Found>, Stop> {
     let jails = || each.values().filter_map(|cell| cell.attacked.as_ref());
     let is_tried = |name: &str| jails().any(|jail| jail.found.iter().any(|found| found.attack == name));
     let part = PART.iter().filter(|name| is_tried(name) && (request.storms || **name != STORM));
-    part.map(|name| attack(name, &Launcher::Bare, &request.base)).collect()
+    let place = match &request.launcher[..] {
+        [] => Launcher::Bare,
+        words => Launcher::Template(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")),
+    };
+    part.map(|name| attack(name, &place, &request.base)).collect()
 }
 
 fn probe(request: &Request) -> Result<Probe, Stop> {
@@ -233,8 +237,12 @@ fn attack_in_all_ways(
     Ok(found)
 }
 
+/// As one word of a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 fn jail(request: &Request, mechanism: Mechanism, processes: &str, way: &str) -> String {
-    let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
     let helper = request.helper.to_string_lossy();
     let words = request.launcher.iter().map(String::as_str).chain([&*helper]).map(quoted);
     let words: Vec<String> = words.collect();

@@ -111,12 +111,10 @@ fn disk(plan: &Plan) -> Level {
 
 /// The environment and the descriptors of the command are made from nothing.
 fn environment(found: &Domain) -> Level {
-    match found.exclusive_user {
-        true => Level::Partial("all but the host's name, which uname(2) tells".to_owned()),
-        false => Level::None(
-            "the command inherits nothing, but finds the environment of the user's other programs, the caller's among \
-             them, in /proc"
-                .to_owned(),
-        ),
-    }
+    Level::Partial(match found.exclusive_user {
+        true => "all but the host's name, which uname(2) tells".to_owned(),
+        false => "the command inherits nothing, but finds the environment of the user's other programs, the caller's among \
+                  them, in /proc"
+            .to_owned(),
+    })
 }
