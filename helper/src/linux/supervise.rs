@@ -164,7 +164,7 @@ impl<'a> Supervisor<'a> {
                 if events.asked {
                     let jail = self.jail;
                     asked.answer(alive.unwrap_or(0), self.plan.limits.processes, |question, waits| {
-                        jail.change_attributes(question, waits)
+                        jail.held_by.change_attributes(question, &waits)
                     });
                 }
             }
@@ -218,7 +218,7 @@ impl<'a> Supervisor<'a> {
                         proc,
                         private,
                         init: self.jail.init_in_proc(),
-                        among_others: self.jail.is_among_others(),
+                        among_others: self.jail.held_by.is_among_others(),
                         sockets,
                         workdir,
                     },
@@ -235,15 +235,15 @@ impl<'a> Supervisor<'a> {
                 self.deadline = deadline::after(since, Duration::from_millis(self.plan.limits.wall_ms));
                 on_start(Started {
                     version: VERSION,
-                    mechanism: self.jail.mechanism(),
+                    mechanism: self.jail.held_by.mechanism(),
                     passed_over: Vec::new(),
                     helper: own_executable(),
-                    capabilities: self.jail.capabilities(&read_back, self.plan),
+                    capabilities: self.jail.held_by.capabilities(&read_back, self.plan),
                     read_back,
                 });
             }
             Some((Message::Asks, descriptors)) => {
-                let topics = self.jail.topics(self.plan);
+                let topics = self.jail.held_by.topics(self.plan);
                 self.asked = descriptors.into_iter().next().map(|listener| Asked::new(listener, topics));
             }
             Some((Message::Ended(ended), _)) => {

@@ -1,6 +1,6 @@
 //! The file view as arguments of bubblewrap, in order, each with its reason.
 
-use super::init::{AS_INIT, OWN_PROGRAM};
+use super::names::{AS_INIT, OWN_PROGRAM, PRIVATE};
 use super::{STEP, proc};
 use crate::error::{Context, Result};
 use crate::linux::identity::INNER_ID;
@@ -20,8 +20,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Everything private, so that one size bounds it together: what is not a part of it is a link into it.
-pub(super) const PRIVATE: &str = "/private";
 /// The host's, which a mount without devices makes a file that nobody can open.
 const NOTHING: &str = "/dev/null";
 

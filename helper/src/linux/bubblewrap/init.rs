@@ -1,8 +1,8 @@
 //! Pid 1 of the jail, this program once more: checks what bubblewrap made, limits and filters, starts the command, reaps.
 
 use super::STEP;
-use super::arguments::PRIVATE;
 use super::handover::Handover;
+use super::names::{AS_INIT, PRIVATE};
 use super::proc;
 use crate::error::{Context, Hint, Result, failure};
 use crate::linux::asked::Topics;
@@ -28,10 +28,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// Says that this program is init, and by which descriptor it talks to its supervisor. No flag: nobody else says it.
-pub(super) const AS_INIT: &str = "--as-init";
-/// Under the name by which every embedding program is its own jail executable too.
-pub(super) const OWN_PROGRAM: &str = "/agentkit-jail";
 const PAGE: u64 = 4096;
 
 /// Does what an init does if the arguments say that this is one; returns its exit code.

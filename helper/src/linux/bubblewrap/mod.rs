@@ -16,27 +16,32 @@ mod guard;
 mod handover;
 mod init;
 mod monitor;
+mod names;
 mod proc;
 mod program;
 mod refuse;
 mod sources;
 
 pub(crate) use init::go_on_inside;
-pub(crate) use monitor::Monitor;
 pub(crate) use sources::open_as_root;
 
-use super::enclosed::Gap;
+use super::enclosed::{self, Gap};
 use super::jail::{HeldBy, Jail};
 use super::message::{self, Outside};
+use super::modes;
 use super::mount_table::MountTable;
 use super::sys::{self, Forked};
 use super::task::{Entrance, Task};
 use super::view::{Access, View};
 use crate::error::{Context, Result};
+use crate::validate::Plan;
+use agentkit_protocol::{Capabilities, Mechanism, ReadBack};
 use arguments::Arguments;
 use guard::Guard;
 use handover::Handover;
+use monitor::Monitor;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::libc;
 use nix::sys::signal::Signal;
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
 use std::ffi::CString;
@@ -44,6 +49,7 @@ use std::fs::File;
 use std::io::{self, PipeWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 const STEP: &str = "bubblewrap";
 const FIRST_AFTER_STREAMS: i32 = 3;
@@ -80,9 +86,34 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance) -> Result<Jail> {
                 pidfd: init,
                 messages: ours,
                 directory: task.directory.clone(),
-                held_by: HeldBy::Bubblewrap { monitor, gap },
+                held_by: Box::new(Enclosed { monitor, gap }),
             })
         }
+    }
+}
+
+/// By the kernel too, but it was bubblewrap that asked for it.
+struct Enclosed {
+    monitor: Monitor,
+    /// What keeps its view from being held.
+    gap: Option<Gap>,
+}
+
+impl HeldBy for Enclosed {
+    fn mechanism(&self) -> Mechanism {
+        Mechanism::Bubblewrap
+    }
+
+    fn capabilities(&self, state: &ReadBack, plan: &Plan) -> Capabilities {
+        enclosed::derive(self.mechanism(), state, plan, self.gap)
+    }
+
+    fn change_attributes(&self, question: &libc::seccomp_notif, waits: &dyn Fn() -> bool) -> nix::Result<()> {
+        modes::change(question, waits)
+    }
+
+    fn bury(&self, jail: &Jail) -> Result<(libc::c_int, Duration)> {
+        self.monitor.bury(&jail.pidfd)
     }
 }
 

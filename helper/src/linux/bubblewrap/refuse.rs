@@ -1,8 +1,7 @@
 //! What this mechanism cannot do is refused by name, as something that this host lacks: another one may do it.
 
 use super::STEP;
-use super::arguments::PRIVATE;
-use super::init::OWN_PROGRAM;
+use super::names::{OWN_PROGRAM, PRIVATE};
 use crate::error::{Hint, Result, failure};
 use crate::linux::task::Task;
 use crate::linux::view::{Access, Entry, View};

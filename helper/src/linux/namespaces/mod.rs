@@ -9,12 +9,15 @@ mod network;
 pub(super) mod root;
 
 use crate::error::{Context, Hint, NO_USER_NAMESPACES, Result};
-use crate::linux::enclosed::Gap;
+use crate::linux::enclosed::{self, Gap};
 use crate::linux::jail::{HeldBy, Jail};
 use crate::linux::layers::Layer;
 use crate::linux::message::{self, Outside};
+use crate::linux::modes;
 use crate::linux::sys::{self, Forked};
 use crate::linux::task::{Entrance, Task};
+use crate::validate::Plan;
+use agentkit_protocol::{Capabilities, Mechanism, ReadBack};
 use nix::libc;
 use std::os::fd::AsFd;
 
@@ -51,10 +54,29 @@ pub(crate) fn enter(task: &Task<'_>, entrance: &mut Entrance) -> Result<Jail> {
                 pidfd,
                 messages: ours,
                 directory: task.directory.clone(),
-                held_by: HeldBy::Namespace {
+                held_by: Box::new(OwnNamespaces {
                     gap: entrance.view.can_be_uncovered.then_some(Gap::Uncoverable),
-                },
+                }),
             })
         }
+    }
+}
+
+struct OwnNamespaces {
+    /// What keeps its view from being held.
+    gap: Option<Gap>,
+}
+
+impl HeldBy for OwnNamespaces {
+    fn mechanism(&self) -> Mechanism {
+        Mechanism::Namespaces
+    }
+
+    fn capabilities(&self, state: &ReadBack, plan: &Plan) -> Capabilities {
+        enclosed::derive(self.mechanism(), state, plan, self.gap)
+    }
+
+    fn change_attributes(&self, question: &libc::seccomp_notif, waits: &dyn Fn() -> bool) -> nix::Result<()> {
+        modes::change(question, waits)
     }
 }

@@ -27,7 +27,7 @@ pub(crate) use wall::Wall;
 use crate::error::{Context, Hint, Result};
 use crate::linux::attributes::Root;
 use crate::linux::identity::Identity;
-use crate::linux::jail::{HeldBy, Jail};
+use crate::linux::jail::Jail;
 use crate::linux::message::{self, Outside};
 use crate::linux::mount_table::keep_apart;
 use crate::linux::owner_map::OwnerMaps;
@@ -91,7 +91,7 @@ pub(crate) fn enter(
             };
             let directory = private.directory_of(task).to_path_buf();
             let roots = roots(&entrance.view, &private)?;
-            let held_by = HeldBy::Init(Tree::new(wall, private, roots));
+            let held_by = Box::new(Tree::new(wall, private, roots));
             Ok(Jail { pid, pidfd, messages: ours, directory, held_by })
         }
     }

@@ -4,11 +4,13 @@ use super::private::Private;
 use super::wall::Wall;
 use super::{STEP, end};
 use crate::error::{Context, Result, failure};
-use crate::linux::attributes::Root;
-use crate::linux::jail::Jail;
+use crate::linux::asked::Topics;
+use crate::linux::attributes::{self, Root};
+use crate::linux::jail::{HeldBy, Jail};
 use crate::linux::message::{self, Message, Order};
 use crate::linux::{deadline, sys, usage};
-use agentkit_protocol::FailureKind;
+use crate::validate::Plan;
+use agentkit_protocol::{Capabilities, FailureKind, Mechanism, ReadBack};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{Shutdown, shutdown};
@@ -32,23 +34,36 @@ impl Tree {
     pub(super) fn new(wall: Box<dyn Wall>, private: Private, roots: Vec<Root>) -> Self {
         Tree { wall, private, roots }
     }
+}
 
-    pub(crate) fn wall(&self) -> &dyn Wall {
-        &*self.wall
+impl HeldBy for Tree {
+    fn mechanism(&self) -> Mechanism {
+        self.wall.mechanism()
     }
 
-    /// See [`Jail::change_attributes`].
-    pub(crate) fn roots(&self) -> &[Root] {
-        &self.roots
+    fn capabilities(&self, state: &ReadBack, plan: &Plan) -> Capabilities {
+        self.wall.derive(state, plan)
     }
 
-    /// Init has everything ended. If it is dead, that is done in [`Tree::bury`].
-    pub(crate) fn end(&self, jail: &Jail) {
+    fn change_attributes(&self, question: &libc::seccomp_notif, waits: &dyn Fn() -> bool) -> nix::Result<()> {
+        attributes::change(question, &self.roots, waits)
+    }
+
+    fn topics(&self, plan: &Plan) -> Topics {
+        self.wall.topics(plan)
+    }
+
+    fn is_among_others(&self) -> bool {
+        true
+    }
+
+    /// Init has everything ended. If it is dead, that is done in [`HeldBy::bury`].
+    fn end(&self, jail: &Jail) {
         drop(message::send(jail.messages.as_fd(), &Order::End, &[]));
     }
 
     /// Until init says that nobody is left, or is dead itself. It may also say that it could not come to that.
-    pub(crate) fn wait_until_gone(&self, jail: &Jail) -> Result<()> {
+    fn wait_until_gone(&self, jail: &Jail) -> Result<()> {
         let end = deadline::after(Instant::now(), LONGEST);
         // After an error it is dead, and after its end there is nothing more to hear.
         while wait(&jail.messages, end) {
@@ -62,7 +77,7 @@ impl Tree {
     }
 
     /// Lets init remove what is private, and waits for it. What it did not do, since somebody killed it, is done here.
-    pub(crate) fn bury(&self, jail: &Jail) -> Result<(libc::c_int, Duration)> {
+    fn bury(&self, jail: &Jail) -> Result<(libc::c_int, Duration)> {
         // As long as it was not waited for, the number is its own.
         let proc = File::open("/proc").map(OwnedFd::from).context(STEP, "open /proc")?;
         let started = usage::starts(&proc, jail.pid.unsigned_abs());

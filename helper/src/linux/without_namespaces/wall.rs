@@ -39,7 +39,7 @@ pub(crate) trait Wall {
         Ok(None)
     }
 
-    /// See [`Jail::topics`](crate::linux::jail::Jail::topics). It is a filter that asks.
+    /// See [`HeldBy::topics`](crate::linux::jail::HeldBy::topics). It is a filter that asks.
     fn topics(&self, plan: &Plan) -> Topics {
         self.filter(plan).map_or_else(Topics::default, |_| Topics::of(plan).and_attributes())
     }
