@@ -16,6 +16,7 @@ use agentkit_protocol::{
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ fn a_probe_claims_what_a_run_reads_back() -> Result<(), Stop> {
     assert_eq!((state.no_new_privs, state.seccomp_mode, state.capabilities), (true, 2, 0));
     assert!(state.uid != 0 && state.own_namespaces.is_empty() && !state.landlock, "{state:?}");
     assert_eq!(state.domain.map(|it| (it.version, it.exclusive_user)), Some((0, need("root").is_ok())));
-    let directory = text(&run).lines().next().map(std::path::PathBuf::from).unwrap_or_default();
+    let directory = text(&run).lines().next().map(PathBuf::from).unwrap_or_default();
     assert!(directory.is_absolute() && !directory.exists(), "{directory:?} is left");
     Ok(())
 }
@@ -210,16 +211,22 @@ fn limits_end_what_passes_them() -> Result<(), Stop> {
 fn whoever_kills_its_watchers_is_not_ended() -> Result<(), Stop> {
     let desk = Desk::anywhere()?;
     let marker = unique("rlimits-watchers");
+    let home = desk.path("outputs/home");
+    fs::set_permissions(desk.path("outputs"), fs::Permissions::from_mode(0o777))?;
     let mut asked = policy(
-        "setsid sleep 1000 >/dev/null 2>&1 & kill -STOP $PPID; kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat) $PPID; sleep 1000",
+        "cd; pwd >\"$HERE\"; setsid sleep 1000 >/dev/null 2>&1 & kill -STOP $PPID; kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat) $PPID; sleep 1000",
     );
     asked.env.insert("MARKER".into(), Bytes::from(marker.as_str()));
+    asked.env.insert("HERE".into(), Bytes::from(home.clone()));
     asked.limits.wall_ms = 10_000;
     let left = desk.launch(&asked).map(|run| run.left.len() + processes::with_marker(&marker).len());
     for pid in processes::with_marker(&marker) {
         Command::new("kill").args(["-KILL", &pid.to_string()]).status()?;
     }
     eventually("all is gone", Duration::from_secs(10), || processes::with_marker(&marker).is_empty())?;
+    // The directory that holds all private ones.
+    let home = PathBuf::from(fs::read_to_string(home)?.trim_end());
+    fs::remove_dir_all(home.parent().ok_or_else(|| Stop::Fail(format!("{home:?}")))?)?;
     assert!(left? > 0, "a killed launcher and init leave nothing");
     let levels = &probe(&desk, &[])?.each[&Mechanism::Rlimits];
     for control in [Control::KilledAsATree, Control::MemoryLimited, Control::DiskLimited, Control::CpuLimited]
