@@ -41,8 +41,10 @@ fn refusal(claims: &Capabilities, launch: &Launch) -> Option<String> {
     let (Some(failure), Some(told)) = (&launch.failure, &claims.failure) else {
         return Some(format!("neither a run nor a reason: {launch:?}, by a probe {claims:?}"));
     };
-    let is_told = (told.kind, told.errno) == (failure.kind, failure.errno)
-        && (told.step == failure.step || is_short(failure.errno))
+    // A probe needs less than a run, so that it may come to what this host lacks in any case.
+    let is_same = told.errno == failure.errno && (told.step == failure.step || is_short(failure.errno));
+    let is_told = told.kind == failure.kind
+        && (is_same || is_short(failure.errno) && told.errno.is_none())
         && claims.mechanism.is_none()
         && Control::ALL.iter().all(|control| matches!(claims.level(*control), Level::None(_)));
     let is_useful = failure.kind == FailureKind::Host
