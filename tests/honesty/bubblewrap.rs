@@ -45,7 +45,7 @@ fn rule(desk: &Desk, path: &str, access: Access) -> Rule {
 fn a_probe_claims_what_a_run_reads_back() -> Result<(), Stop> {
     let desk = desk()?;
     let probe: Probe = serde_json::from_slice(&desk.call(&["--probe", "--json"], b"")?.stdout)?;
-    let run = desk.launch(&policy("cat; echo x >/tmp/x && ! echo x >/x"))?;
+    let run = desk.launch(&policy("cat; echo x >/tmp/x && touch /dev/null && ! echo x >/x"))?;
     let started = run.started()?;
     assert_eq!(started.capabilities, probe.each[&Mechanism::Bubblewrap]);
     assert_eq!((started.mechanism, run.status.code()), (Mechanism::Bubblewrap, Some(0)), "{run:?}");
@@ -53,7 +53,8 @@ fn a_probe_claims_what_a_run_reads_back() -> Result<(), Stop> {
     assert_eq!((state.no_new_privs, state.seccomp_mode, state.capabilities), (true, 2, 0));
     assert_eq!(state.own_namespaces, ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"]);
     assert!(state.outer_uid != 0 && state.loopback, "{state:?}");
-    assert!(started.capabilities.level(Control::FilesystemConfined).is_full());
+    let files = started.capabilities.level(Control::FilesystemConfined);
+    assert!(files.reason().is_some_and(|why| why.contains("but the times of the host's /dev/null")), "{files:?}");
     assert!(!started.capabilities.level(Control::DiskLimited).is_full());
     let offline = desk.launch(&Policy { net: Net::None, ..policy("true") })?.started()?;
     assert!(!offline.read_back.loopback && offline.capabilities.level(Control::NetworkBlocked).is_full());
@@ -154,7 +155,9 @@ fn what_the_host_mounts_meanwhile_is_told() -> Result<(), Stop> {
     let shown = || vec![rule(&desk, "shown", Access::Ro)];
     let partial = level("shared", shown())?;
     assert!(partial.reason().is_some_and(|why| why.contains("the host mounts")), "{partial:?}");
-    assert_eq!([level("private", shown())?, level("shared", Vec::new())?], [Level::Full, Level::Full]);
+    for level in [level("private", shown())?, level("shared", Vec::new())?] {
+        assert!(level.reason().is_some_and(|why| !why.contains("the host mounts")), "{level:?}");
+    }
     Ok(())
 }
 

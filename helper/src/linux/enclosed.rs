@@ -39,7 +39,7 @@ pub(crate) fn derive(mechanism: Mechanism, state: &ReadBack, plan: &Plan, gap: O
     let process_limit = state.rlimits.get("nproc").is_some_and(|&limit| limit <= plan.limits.processes);
     let controls = [
         (Control::NetworkBlocked, network(own("net") && filtered && confined, plan)),
-        (Control::FilesystemConfined, filesystem(confined, gap)),
+        (Control::FilesystemConfined, filesystem(mechanism, confined, gap)),
         (Control::ProcessesIsolated, held(own("pid") && own("ipc"), "no pid or ipc namespace of its own")),
         (
             Control::ProcessesContained,
@@ -67,7 +67,7 @@ pub(crate) fn derive(mechanism: Mechanism, state: &ReadBack, plan: &Plan, gap: O
     }
 }
 
-fn filesystem(holds: bool, gap: Option<Gap>) -> Level {
+fn filesystem(mechanism: Mechanism, holds: bool, gap: Option<Gap>) -> Level {
     match (holds, gap) {
         (false, _) => {
             Level::None("no mount namespace of its own, or privileges left to change it".to_owned())
@@ -82,6 +82,10 @@ fn filesystem(holds: bool, gap: Option<Gap>) -> Level {
             "all but what the host mounts, while this runs, below a directory that is shown to be read: it is shown as well, \
              and can be written as on the host"
                 .to_owned(),
+        ),
+        // It mounts devices writable or not at all.
+        (true, None) if mechanism == Mechanism::Bubblewrap => Level::Partial(
+            "all but the times of the host's /dev/null, zero, full and urandom, which can be set to the present".to_owned(),
         ),
         (true, None) => Level::Full,
     }
