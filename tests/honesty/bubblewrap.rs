@@ -54,7 +54,10 @@ fn a_probe_claims_what_a_run_reads_back() -> Result<(), Stop> {
     assert_eq!(state.own_namespaces, ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"]);
     assert!(state.outer_uid != 0 && state.loopback, "{state:?}");
     let files = started.capabilities.level(Control::FilesystemConfined);
-    assert!(files.reason().is_some_and(|why| why.contains("but the times of the host's /dev/null")), "{files:?}");
+    assert!(
+        files.reason().is_some_and(|why| why.contains("but the times of the host's /dev/null")),
+        "{files:?}"
+    );
     assert!(!started.capabilities.level(Control::DiskLimited).is_full());
     let offline = desk.launch(&Policy { net: Net::None, ..policy("true") })?.started()?;
     assert!(!offline.read_back.loopback && offline.capabilities.level(Control::NetworkBlocked).is_full());

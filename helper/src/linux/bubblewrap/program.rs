@@ -29,9 +29,13 @@ pub(super) fn find(view: &View) -> Result<PathBuf> {
         passed_over.push_str(&format!("; {candidate:?} is not used, since {why}"));
     }
     let message = format!("there is no {NAME} to use, neither {USUAL} nor one in PATH{passed_over}");
-    Err(failure(FailureKind::Host, STEP, message)).hint("install the distribution's package `bubblewrap`")
+    let hint = if passed_over.is_empty() { INSTALL } else { OWN };
+    Err(failure(FailureKind::Host, STEP, message)).hint(hint)
 }
 
+const INSTALL: &str = "install the distribution's package `bubblewrap`";
+const OWN: &str = "have one that root owns and nobody else may write, and so with all directories above it; in a user namespace \
+    where root's files belong to nobody, none can be told to be so";
 const CHANGEABLE: &str = "somebody else than root could have changed it";
 
 /// Why it is not to be run. Everything above it counts as well. The path is a real one.
