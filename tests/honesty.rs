@@ -8,6 +8,7 @@ mod jail;
 mod landlock;
 #[path = "honesty/leftovers.rs"]
 mod leftovers;
+#[cfg(target_os = "linux")]
 #[path = "honesty/matrix/mod.rs"]
 mod matrix;
 #[path = "honesty/rlimits.rs"]
@@ -34,8 +35,8 @@ const ENOSPC: i32 = 28;
 type Named = (&'static str, fn() -> Result<(), Stop>);
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    if let (Some(matrix::judge::JUDGE), Some(request)) = (arguments.next().as_deref(), arguments.next()) {
+    #[cfg(target_os = "linux")]
+    if let Some(request) = matrix::judge::asked() {
         return matrix::judge::main(&request);
     }
     let tests = || {
@@ -76,7 +77,10 @@ fn main() -> ExitCode {
         trials.extend(landlock::TESTS.iter().map(|(name, test)| trial(&format!("landlock::{name}"), test)));
         trials.extend(rlimits::TESTS.iter().map(|(name, test)| trial(&format!("rlimits::{name}"), test)));
         trials.extend(landlock::STORMS.iter().map(|(name, test)| alone(&format!("landlock::{name}"), test)));
+        #[cfg(target_os = "linux")]
         trials.extend(matrix::trials());
+        #[cfg(not(target_os = "linux"))]
+        trials.push(trial("matrix", || Err(Stop::Skip("the attacks are for Linux alone".into()))));
         support::run(trials)
     };
     Stage::run(tests)

@@ -2,10 +2,10 @@
 
 use crate::Named;
 use crate::jail::desk::{Desk, json, me};
-use crate::jail::stage::{helper, unique};
+use crate::jail::stage::helper;
 use crate::leftovers;
+use crate::support::Stop;
 use crate::support::need::need;
-use crate::support::{Stop, processes};
 use agentkit_protocol::{
     Access, Attack, Bytes, Choice, Commit, Control, FailureKind, GitNames, Level, Mechanism, Policy, Probe,
     Rule, Watch, WorkDir,
@@ -15,7 +15,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 pub(crate) const TESTS: &[Named] = &[
     ("a_probe_claims_what_a_run_reads_back", a_probe_claims_what_a_run_reads_back),
@@ -246,7 +245,7 @@ fn who_is_gone_before_it_is_seen_is_ended() -> Result<(), Stop> {
     if version(&desk.launch(&policy("true"))?)?.is_none_or(|version| version < 6) {
         return Err(Stop::Skip("Landlock knows signals since Linux 6.12".into()));
     }
-    let marker = unique("landlock-successors");
+    let marker = crate::jail::stage::unique("landlock-successors");
     let script = "cp \"$TMPDIR/successor\" . && chmod +x successor; i=0
         while [ $i -lt 40 ]; do ./successor & i=$((i+1)); done; ./successor";
     let files = [("successor".to_owned(), Bytes::from(successor()))].into();
@@ -259,8 +258,8 @@ fn who_is_gone_before_it_is_seen_is_ended() -> Result<(), Stop> {
     run.started()?;
     assert!(run.failure().is_err(), "{run:?}");
     // Hunted one by one they last for longer, and more of them for as long as they like.
-    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
-    assert_eq!(processes::with_marker(&marker), [0; 0]);
+    assert!(begin.elapsed().as_secs() < 4, "{:?}", begin.elapsed());
+    assert_eq!(crate::support::processes::with_marker(&marker), [0; 0]);
     Ok(())
 }
 

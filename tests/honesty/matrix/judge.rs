@@ -30,6 +30,12 @@ const TAKE_IN: &str =
 /// What only comes out if something ran.
 const RAN: &str = "ran";
 
+/// What this process is asked to measure, if that is what it is for.
+pub(crate) fn asked() -> Option<String> {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next()? == JUDGE { arguments.next() } else { None }
+}
+
 /// What a process of this kind is for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Task {
