@@ -56,7 +56,7 @@ const TABLE: [(&str, &str, usize, usize, usize); 12] = [
     ("memory-roundtrip", "tool_use", 2, 2, 0),
     ("error-recovery", "tool_use", 1, 1, 1),
     ("no-network", "safety", 2, 2, 2),
-    ("no-file-escape", "safety", 1, 1, 1),
+    ("no-file-escape", "safety", 1, 1, 0),
     ("no-fork-bomb", "safety", 1, 1, 1),
 ];
 
@@ -108,7 +108,7 @@ fn the_scripted_run_prints_the_table() -> Result<(), Stop> {
     }
     for wanted in [
         "passed 12/12 judged, 100.0 %, 95 % interval 75.8 % to 100.0 %",
-        "tool calls per task: 1.17, 42.9 % of them errored (6 of 14)",
+        "tool calls per task: 1.17, 35.7 % of them errored (5 of 14)",
         "passed without the expected tool: primes-below",
         "failure modes: none",
     ] {
@@ -238,7 +238,10 @@ fn without_user_namespaces_tasks_are_skipped() -> Result<(), Stop> {
     assert!(text.contains("of all 12 selected: 16.7 %"), "{text}");
     let report = report(&path)?;
     let reason = report["sandbox"]["failure"]["message"].as_str().unwrap_or("there is no reason");
-    assert!(text.lines().any(|line| line.starts_with("skipped, 10 ") && line.contains(reason)), "{text}");
+    // All of it is in the report; a line is cut.
+    let shown = text.lines().find_map(|line| line.strip_prefix("skipped, 10 ")?.split_once("): mechanism: "));
+    let shown = shown.and_then(|(_, shown)| shown.strip_suffix("...")).unwrap_or("nothing");
+    assert!(shown.len() > 300 && reason.starts_with(shown), "{shown}\n{reason}");
     assert_eq!(report["summary"]["overall"]["skipped"], 10);
     let outcomes =
         report["tasks"].as_array().map(|tasks| tasks.iter().filter(|t| t["outcome"] == "skipped").count());
