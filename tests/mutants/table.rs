@@ -202,7 +202,7 @@ pub(crate) const SETS: &[(&[&str], &[&str])] = &[
     (&["UserNamespace", "NetworkNamespace", "Privileges"], &[
         "forge_a_datagram", "forge_an_icmp_refusal",
     ]),
-    (&["Landlock", "View", "Proc"], &[
+    (&["View", "Proc"], &[
         "read_by_the_root_of_another_process",
     ]),
     (&["UserNamespace", "Privileges", "Filter"], &[
