@@ -30,6 +30,7 @@ pub(crate) const TESTS: &[Named] = &[
     }),
     ("a_jail_within_a_jail_has_no_network", a_jail_within_a_jail_has_no_network),
     ("too_few_descriptors_leave_nothing", too_few_descriptors_leave_nothing),
+    ("input_that_nobody_ends_holds_up_nothing", input_that_nobody_ends_holds_up_nothing),
 ];
 
 /// Nothing else can be tested beside them.
@@ -281,6 +282,21 @@ fn a_jail_within_a_jail_has_no_network() -> Result<(), Stop> {
         text.contains(r#""mechanism":"landlock""#) && text.contains(r#""network_blocked":"full""#),
         "{text}"
     );
+    Ok(())
+}
+
+/// Who copies it waits for more, and no signal of the supervisor's reaches anybody outside the jail.
+fn input_that_nobody_ends_holds_up_nothing() -> Result<(), Stop> {
+    desk()?;
+    let (_kept, theirs) = std::os::unix::net::UnixStream::pair()?;
+    let mut command = Command::new(helper());
+    command.args(["--mechanism", "landlock", "--", "true"]).stdin(std::os::fd::OwnedFd::from(theirs));
+    let mut launcher = command.spawn()?;
+    let ended = crate::support::eventually("it ends", std::time::Duration::from_secs(10), || {
+        launcher.try_wait().is_ok_and(|status| status.is_some())
+    });
+    launcher.kill()?;
+    assert!(launcher.wait()?.success() && ended.is_ok());
     Ok(())
 }
 

@@ -263,7 +263,12 @@ impl Copier {
 
     /// Returns why it did not copy everything, if so, and how many bytes were more than may pass.
     fn end(self) -> (Option<String>, Option<u64>) {
-        drop(sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL));
+        let killed = sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL).is_ok();
+        let mut ended = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
+        if !killed && poll(&mut ended, PollTimeout::ZERO) == Ok(0) {
+            // Under landlock signals reach the jail alone. It waits for input, and dies with this process.
+            return (None, None);
+        }
         let why = sys::wait_with_usage(self.pid).ok().and_then(|(status, _)| Self::why(status));
         let mut cut = [0; 8];
         // One that was killed before it could say has cut nothing that anybody took.
