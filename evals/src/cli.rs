@@ -171,16 +171,11 @@ fn launcher(text: &str) -> Result<String, String> {
 }
 
 fn mechanism(text: &str) -> Result<Choice, String> {
-    let all = [
-        Choice::Auto,
-        Choice::Namespaces,
-        Choice::Bubblewrap,
-        Choice::Landlock,
-        Choice::Seatbelt,
-        Choice::Rlimits,
-    ];
-    let known = || all.map(Choice::name).join(", ");
-    all.into_iter().find(|choice| choice.name() == text).ok_or_else(|| format!("must be one of {}", known()))
+    let known = || Choice::ALL.map(Choice::name).join(", ");
+    Choice::ALL
+        .into_iter()
+        .find(|choice| choice.name() == text)
+        .ok_or_else(|| format!("must be one of {}", known()))
 }
 
 fn positive(text: &str) -> Result<u32, String> {

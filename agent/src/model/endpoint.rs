@@ -63,6 +63,11 @@ impl Endpoint {
         Ok(Endpoint { url, host, is_https, takes_api_key_header: version.is_some() })
     }
 
+    /// Where its models are listed.
+    pub(super) fn models_url(&self) -> String {
+        self.url.replacen(COMPLETIONS, "/models", 1)
+    }
+
     pub(super) fn is_loopback(&self) -> bool {
         matches!(self.host.as_str(), "localhost" | "[::1]") || self.host.starts_with("127.")
     }

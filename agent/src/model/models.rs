@@ -24,7 +24,7 @@ impl OpenAi {
     /// # Errors
     /// If there is no answer within the deadline of the context, or no list in it.
     pub fn models(&self, context: &Context) -> Result<Vec<String>, ModelError> {
-        let url = self.endpoint.url.replacen("/chat/completions", "/models", 1);
+        let url = self.endpoint.models_url();
         let failed = |why: String| ModelError::new(self.redact(&format!("GET {url}: {why}")));
         let headers = self.key_header().into_iter().collect();
         let asked = self.http.send(Outgoing { url: url.clone(), headers, body: None });

@@ -131,15 +131,22 @@ pub enum Mechanism {
     Rlimits,
 }
 
+impl Mechanism {
+    /// Its name in policies, flags and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mechanism::Namespaces => "namespaces",
+            Mechanism::Bubblewrap => "bubblewrap",
+            Mechanism::Seatbelt => "seatbelt",
+            Mechanism::Landlock => "landlock",
+            Mechanism::Rlimits => "rlimits",
+        }
+    }
+}
+
 impl fmt::Display for Mechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Mechanism::Namespaces => f.write_str("namespaces"),
-            Mechanism::Bubblewrap => f.write_str("bubblewrap"),
-            Mechanism::Seatbelt => f.write_str("seatbelt"),
-            Mechanism::Landlock => f.write_str("landlock"),
-            Mechanism::Rlimits => f.write_str("rlimits"),
-        }
+        f.write_str(self.name())
     }
 }
 

@@ -123,27 +123,35 @@ impl From<Mechanism> for Choice {
 }
 
 impl Choice {
+    /// Every choice there is, each mechanism after the better ones.
+    pub const ALL: [Choice; 6] = [
+        Choice::Auto,
+        Choice::Namespaces,
+        Choice::Bubblewrap,
+        Choice::Landlock,
+        Choice::Seatbelt,
+        Choice::Rlimits,
+    ];
+
     /// Its name in policies and flags.
     pub fn name(self) -> &'static str {
-        match self {
-            Choice::Auto => "auto",
-            Choice::Namespaces => "namespaces",
-            Choice::Bubblewrap => "bubblewrap",
-            Choice::Landlock => "landlock",
-            Choice::Seatbelt => "seatbelt",
-            Choice::Rlimits => "rlimits",
-        }
+        self.only().map_or("auto", Mechanism::name)
     }
 
     /// Whether it leaves room for this one.
     pub fn allows(self, mechanism: Mechanism) -> bool {
+        self.only().map_or(mechanism != Mechanism::Rlimits, |only| only == mechanism)
+    }
+
+    /// The one that it leaves, unless it leaves the choice.
+    fn only(self) -> Option<Mechanism> {
         match self {
-            Choice::Auto => mechanism != Mechanism::Rlimits,
-            Choice::Namespaces => mechanism == Mechanism::Namespaces,
-            Choice::Bubblewrap => mechanism == Mechanism::Bubblewrap,
-            Choice::Landlock => mechanism == Mechanism::Landlock,
-            Choice::Seatbelt => mechanism == Mechanism::Seatbelt,
-            Choice::Rlimits => mechanism == Mechanism::Rlimits,
+            Choice::Auto => None,
+            Choice::Namespaces => Some(Mechanism::Namespaces),
+            Choice::Bubblewrap => Some(Mechanism::Bubblewrap),
+            Choice::Landlock => Some(Mechanism::Landlock),
+            Choice::Seatbelt => Some(Mechanism::Seatbelt),
+            Choice::Rlimits => Some(Mechanism::Rlimits),
         }
     }
 }

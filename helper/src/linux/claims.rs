@@ -1,9 +1,19 @@
 //! What every mechanism of Linux may claim.
 
-use agentkit_protocol::Level;
+use agentkit_protocol::{Level, ReadBack};
 
 /// `SECCOMP_MODE_FILTER`.
 pub(crate) const FILTER_MODE: u8 = 2;
+
+/// Whether the kernel confirms that the command has no privilege and can get none.
+pub(crate) fn is_unprivileged(state: &ReadBack) -> bool {
+    state.capabilities == 0 && state.no_new_privs && state.limits_bind
+}
+
+/// What the command has of privileges, by what the kernel confirms.
+pub(crate) fn privileges(unprivileged: bool) -> Level {
+    held(unprivileged, "capabilities, a way to new ones, or root's uid are left")
+}
 
 /// Full, or the reason why not.
 pub(crate) fn held(holds: bool, reason: &str) -> Level {

@@ -1,7 +1,7 @@
 //! From what was read back to what may be claimed of a jail that has namespaces of its own, whoever made them.
 
 use crate::error::Result;
-use crate::linux::claims::{FILTER_MODE, cpu, held, polled_memory};
+use crate::linux::claims::{FILTER_MODE, cpu, held, is_unprivileged, polled_memory, privileges};
 use crate::linux::layers::claim;
 use crate::promises;
 use crate::validate::Plan;
@@ -28,18 +28,20 @@ pub(crate) enum Gap {
     Uncoverable,
     /// What the host mounts below something that is shown arrives inside, as writable as there.
     MountsArrive,
+    /// The host's devices are mounted as they are there.
+    DevicesWritable,
 }
 
 /// Claims exactly what the kernel confirmed.
 pub(crate) fn derive(mechanism: Mechanism, state: &ReadBack, plan: &Plan, gap: Option<Gap>) -> Capabilities {
     let own = |name: &str| state.own_namespaces.iter().any(|own| own == name);
     let filtered = state.seccomp_mode == FILTER_MODE;
-    let unprivileged = state.capabilities == 0 && state.no_new_privs && state.limits_bind;
+    let unprivileged = is_unprivileged(state);
     let confined = own("user") && own("mnt") && unprivileged;
     let process_limit = state.rlimits.get("nproc").is_some_and(|&limit| limit <= plan.limits.processes);
     let controls = [
         (Control::NetworkBlocked, network(own("net") && filtered && confined, plan)),
-        (Control::FilesystemConfined, filesystem(mechanism, confined, gap)),
+        (Control::FilesystemConfined, filesystem(confined, gap)),
         (Control::ProcessesIsolated, held(own("pid") && own("ipc"), "no pid or ipc namespace of its own")),
         (
             Control::ProcessesContained,
@@ -52,10 +54,7 @@ pub(crate) fn derive(mechanism: Mechanism, state: &ReadBack, plan: &Plan, gap: O
         (Control::DiskLimited, disk(mechanism, state, plan)),
         (Control::CpuLimited, cpu()),
         (Control::SyscallsFiltered, held(filtered, "seccomp is not in filter mode")),
-        (
-            Control::PrivilegesDropped,
-            held(unprivileged, "capabilities, a way to new ones, or root's uid are left"),
-        ),
+        (Control::PrivilegesDropped, privileges(unprivileged)),
         // By construction: the environment and the descriptors of the command are made from nothing.
         (Control::EnvironmentScrubbed, Level::Full),
         (Control::KilledAsATree, held(own("pid"), "no pid namespace of its own")),
@@ -67,7 +66,7 @@ pub(crate) fn derive(mechanism: Mechanism, state: &ReadBack, plan: &Plan, gap: O
     }
 }
 
-fn filesystem(mechanism: Mechanism, holds: bool, gap: Option<Gap>) -> Level {
+fn filesystem(holds: bool, gap: Option<Gap>) -> Level {
     match (holds, gap) {
         (false, _) => {
             Level::None("no mount namespace of its own, or privileges left to change it".to_owned())
@@ -83,8 +82,7 @@ fn filesystem(mechanism: Mechanism, holds: bool, gap: Option<Gap>) -> Level {
              and can be written as on the host"
                 .to_owned(),
         ),
-        // It mounts devices writable or not at all.
-        (true, None) if mechanism == Mechanism::Bubblewrap => Level::Partial(
+        (true, Some(Gap::DevicesWritable)) => Level::Partial(
             "all but the times of the host's /dev/null, zero, full and urandom, which can be set to the present".to_owned(),
         ),
         (true, None) => Level::Full,

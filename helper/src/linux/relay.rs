@@ -266,8 +266,8 @@ impl Copier {
         let killed = sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL).is_ok();
         let mut ended = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
         if !killed && poll(&mut ended, PollTimeout::ZERO) == Ok(0) {
-            // Under landlock signals reach the jail alone. It waits for input, and dies with this process.
-            return (None, None);
+            // Under landlock signals reach the jail alone. It still waits, and dies with this process.
+            return (Some(not_read()), None);
         }
         let why = sys::wait_with_usage(self.pid).ok().and_then(|(status, _)| Self::why(status));
         let mut cut = [0; 8];
@@ -282,9 +282,13 @@ impl Copier {
             status if libc::WIFEXITED(status) => {
                 Some(Errno::from_raw(libc::WEXITSTATUS(status)).desc().into())
             }
-            _ => Some(format!("it was not read for {} s after the end", GRACE.as_secs())),
+            _ => Some(not_read()),
         }
     }
+}
+
+fn not_read() -> String {
+    format!("it was not read for {} s after the end", GRACE.as_secs())
 }
 
 /// A copier's exit code: the errno, if output was lost. To a reader that went away nothing is: it has seen enough.

@@ -67,6 +67,17 @@ pub(crate) fn fork() -> io::Result<Forked> {
     }
 }
 
+/// A duplicate of this process with its pidfd, also where there is no clone3; nothing in the duplicate itself. Same
+/// condition as [`clone_process`].
+#[cfg(any(feature = "bubblewrap", without_namespaces))]
+pub(crate) fn fork_with_pidfd() -> io::Result<Option<(libc::pid_t, OwnedFd)>> {
+    match clone_process(0).or_else(|_| fork())? {
+        Forked::Child => Ok(None),
+        Forked::Parent { pid, pidfd: Some(pidfd) } => Ok(Some((pid, pidfd))),
+        Forked::Parent { pid, pidfd: None } => Ok(Some((pid, open_pidfd(pid)?))),
+    }
+}
+
 /// A new process that does `work` in this one's memory, which waits meanwhile (`CLONE_VM | CLONE_VFORK` of clone(2), as
 /// posix_spawn(3) has it). To copy the page tables, and then every page that either writes, would take longer than all
 /// that is done between fork and exec.

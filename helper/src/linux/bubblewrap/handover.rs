@@ -35,7 +35,7 @@ pub(super) struct Handover {
     pub(super) launcher: Namespaces,
     pub(super) memory_group: Option<u64>,
     /// What keeps the view from being held.
-    pub(super) gap: Option<Gap>,
+    pub(super) gap: Gap,
 }
 
 /// A [`Program`] in words.
@@ -48,7 +48,7 @@ struct Executable {
 }
 
 impl Handover {
-    pub(super) fn new(task: &Task, view: &View, launcher: Namespaces, gap: Option<Gap>) -> Self {
+    pub(super) fn new(task: &Task, view: &View, launcher: Namespaces, gap: Gap) -> Self {
         let sources = view.entries.iter().filter(|entry| entry.access.has_source());
         Handover {
             policy: policy(task.plan),

@@ -82,7 +82,7 @@ fn run(channel: &OwnedFd) -> Result<Message> {
         ..read_back::read(&plan.limits, &handover.launcher)?
     };
     read_back.launchers_limits.extend(launchers_limits);
-    enclosed::check(&enclosed::derive(Mechanism::Bubblewrap, &read_back, &plan, handover.gap), &plan)?;
+    enclosed::check(&enclosed::derive(Mechanism::Bubblewrap, &read_back, &plan, Some(handover.gap)), &plan)?;
     let command = start(&handover, &plan, input, channel)?;
     let handles: Vec<_> = [&processes, &private].into_iter().chain(&workdir).map(AsFd::as_fd).collect();
     let told = message::send(channel.as_fd(), &Message::Started { read_back }, &handles)

@@ -30,7 +30,7 @@ use super::jail::{HeldBy, Jail};
 use super::message::{self, Outside};
 use super::modes;
 use super::mount_table::MountTable;
-use super::sys::{self, Forked};
+use super::sys;
 use super::task::{Entrance, Task};
 use super::view::{Access, View};
 use crate::error::{Context, Result};
@@ -68,16 +68,12 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance) -> Result<Jail> {
     Handover::new(task, &entrance.view, outside.namespaces, gap).send(ours.as_fd(), &entrance.relays)?;
     let guard = Guard::start()?;
     let (said, words) = io::pipe().context(STEP, "pipe")?;
-    match sys::clone_process(0).or_else(|_| sys::fork()).context(STEP, "fork")? {
-        Forked::Child => {
+    match sys::fork_with_pidfd().context(STEP, "fork")? {
+        None => {
             drop((ours, said));
             become_bubblewrap(&guard, &program, &arguments, &theirs, words)
         }
-        Forked::Parent { pid, pidfd } => {
-            let pidfd = match pidfd {
-                Some(pidfd) => pidfd,
-                None => sys::open_pidfd(pid).context(STEP, "pidfd_open")?,
-            };
+        Some((pid, pidfd)) => {
             drop((arguments, theirs, words));
             let monitor = Monitor { pid, pidfd };
             let init = monitor.wait_for_init(guard, &ours, said)?;
@@ -96,7 +92,7 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance) -> Result<Jail> {
 struct Enclosed {
     monitor: Monitor,
     /// What keeps its view from being held.
-    gap: Option<Gap>,
+    gap: Gap,
 }
 
 impl HeldBy for Enclosed {
@@ -105,7 +101,7 @@ impl HeldBy for Enclosed {
     }
 
     fn capabilities(&self, state: &ReadBack, plan: &Plan) -> Capabilities {
-        enclosed::derive(self.mechanism(), state, plan, self.gap)
+        enclosed::derive(self.mechanism(), state, plan, Some(self.gap))
     }
 
     fn change_attributes(&self, question: &libc::seccomp_notif, waits: &dyn Fn() -> bool) -> nix::Result<()> {
@@ -119,14 +115,15 @@ impl HeldBy for Enclosed {
 
 /// Bubblewrap leaves its mounts the followers of the host's, where those tell others of what comes below them. (Below the
 /// system directories only root can mount, who owns them anyway.)
-fn gap(view: &View) -> Result<Option<Gap>> {
+fn gap(view: &View) -> Result<Gap> {
     let is_read = |access| matches!(access, Access::ReadOnly | Access::Readable);
     if view.entries.iter().any(|entry| entry.is_dir() && is_read(entry.access))
         && MountTable::of_this_process(STEP)?.spreads()
     {
-        return Ok(Some(Gap::MountsArrive));
+        return Ok(Gap::MountsArrive);
     }
-    Ok(view.can_be_uncovered.then_some(Gap::Uncoverable))
+    // It mounts devices writable or not at all.
+    Ok(if view.can_be_uncovered { Gap::Uncoverable } else { Gap::DevicesWritable })
 }
 
 /// In the new process, which takes nothing along but what the arguments name. What bubblewrap says goes to the supervisor,

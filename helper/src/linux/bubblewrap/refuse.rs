@@ -3,6 +3,7 @@
 use super::STEP;
 use super::names::{OWN_PROGRAM, PRIVATE};
 use crate::error::{Hint, Result, failure};
+use crate::linux::git::HOW_TO_DO_WITHOUT;
 use crate::linux::task::Task;
 use crate::linux::view::{Access, Entry, View};
 use agentkit_protocol::{Failure, FailureKind, WorkDir};
@@ -24,7 +25,7 @@ pub(super) fn what_it_cannot(task: &Task, view: &View) -> Result<()> {
     }
     if task.guards.protect_something() {
         return Err(cannot("protect names that git executes in a repository that may be written"))
-            .hint("`git` can be `off` in the policy (--git off), for a repository whose hooks and settings you look at before you use it");
+            .hint(HOW_TO_DO_WITHOUT);
     }
     if task.identity.gives_up_root() {
         owners(view)?;

@@ -36,6 +36,10 @@ pub(crate) use put_aside::Swept;
 pub(crate) use {config::read as read_settings, index::check as check_index};
 
 const STEP: &str = "git names";
+/// For a mechanism that cannot protect them.
+#[cfg(any(feature = "bubblewrap", without_namespaces))]
+pub(crate) const HOW_TO_DO_WITHOUT: &str = "`git` can be `off` in the policy (--git off), for a repository whose hooks and settings you \
+    look at before you use it";
 
 /// When an inode was last changed in any way: seconds and nanoseconds.
 type Time = (i64, i64);

@@ -1,8 +1,8 @@
 //! From what was tried and read back to what may be claimed.
 
-use crate::linux::claims::{FILTER_MODE, cpu, held};
+use crate::linux::claims::{FILTER_MODE, cpu, held, is_unprivileged, privileges};
 use crate::linux::layers::claim;
-use crate::linux::without_namespaces::{is_unprivileged, memory, polled_disk, process_limit};
+use crate::linux::without_namespaces::{memory, polled_disk, process_limit};
 use crate::validate::Plan;
 use agentkit_protocol::{Attack, Capabilities, Control, Domain, Level, Mechanism, Net, ReadBack, WorkDir};
 
@@ -30,10 +30,7 @@ pub(super) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
         (Control::DiskLimited, polled_disk(plan)),
         (Control::CpuLimited, cpu()),
         (Control::SyscallsFiltered, held(filtered, "seccomp is not in filter mode")),
-        (
-            Control::PrivilegesDropped,
-            held(unprivileged, "capabilities, a way to new ones, or root's uid are left"),
-        ),
+        (Control::PrivilegesDropped, privileges(unprivileged)),
         (Control::EnvironmentScrubbed, environment()),
         (Control::KilledAsATree, tree(domain)),
     ];

@@ -1,8 +1,8 @@
 //! From what was tried and read back to what may be claimed.
 
-use crate::linux::claims::{FILTER_MODE, cpu, held};
+use crate::linux::claims::{self, FILTER_MODE, cpu, held, is_unprivileged};
 use crate::linux::layers::claim;
-use crate::linux::without_namespaces::{is_unprivileged, memory, polled_disk, process_limit};
+use crate::linux::without_namespaces::{memory, polled_disk, process_limit};
 use crate::validate::Plan;
 use agentkit_protocol::{Attack, Capabilities, Control, Domain, Level, Mechanism, Net, ReadBack};
 
@@ -80,7 +80,7 @@ fn network(found: &Domain, holds: bool, plan: &Plan, why_unfiltered: &str) -> Le
 }
 
 fn privileges(unprivileged: bool, filtered: bool) -> Level {
-    match held(unprivileged, "capabilities, a way to new ones, or root's uid are left") {
+    match claims::privileges(unprivileged) {
         Level::Full if !filtered => Level::Partial(
             "no capability is left, but nothing keeps the command from making a user namespace, where the host lets it, \
              and having them all in there"

@@ -4,11 +4,6 @@ use crate::linux::claims::polled_memory;
 use crate::validate::Plan;
 use agentkit_protocol::{Access, Domain, Level, ReadBack};
 
-/// Whether the kernel confirms that the command has no privilege and can get none.
-pub(crate) fn is_unprivileged(state: &ReadBack) -> bool {
-    state.capabilities == 0 && state.no_new_privs && state.limits_bind
-}
-
 pub(crate) fn memory(state: &ReadBack, plan: &Plan) -> Level {
     match state.memory_group {
         Some(limit) if limit <= plan.limits.memory.saturating_add(plan.limits.disk) => Level::Full,

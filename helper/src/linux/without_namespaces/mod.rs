@@ -17,7 +17,7 @@ mod refuse;
 mod tree;
 mod wall;
 
-pub(crate) use claims::{is_unprivileged, memory, polled_disk, process_limit};
+pub(crate) use claims::{memory, polled_disk, process_limit};
 pub(crate) use end::{KNOWS_SIGNALS, SIGNALS};
 pub(crate) use private::Private;
 pub(crate) use refuse::{cannot, what_takes_namespaces};
@@ -31,7 +31,7 @@ use crate::linux::jail::Jail;
 use crate::linux::message::{self, Outside};
 use crate::linux::mount_table::keep_apart;
 use crate::linux::owner_map::OwnerMaps;
-use crate::linux::sys::{self, Forked};
+use crate::linux::sys;
 use crate::linux::task::{Entrance, Task};
 use crate::linux::view::{Access, View};
 use confine::Confinement;
@@ -78,17 +78,13 @@ pub(crate) fn enter(
         .context(STEP, "prctl PR_SET_CHILD_SUBREAPER")?;
     end::keep_signals_inside(wall.version())?;
     let (ours, theirs) = message::channel()?;
-    match sys::clone_process(0).or_else(|_| sys::fork()).context(STEP, "fork")? {
-        Forked::Child => {
+    match sys::fork_with_pidfd().context(STEP, "fork")? {
+        None => {
             drop(ours);
             let confinement = Confinement::new(&*wall, task, &private, outside);
             init::main(task, entrance, &private, confinement, &theirs)
         }
-        Forked::Parent { pid, pidfd } => {
-            let pidfd = match pidfd {
-                Some(pidfd) => pidfd,
-                None => sys::open_pidfd(pid).context(STEP, "pidfd_open")?,
-            };
+        Some((pid, pidfd)) => {
             let directory = private.directory_of(task).to_path_buf();
             let roots = roots(&entrance.view, &private)?;
             let held_by = Box::new(Tree::new(wall, private, roots));

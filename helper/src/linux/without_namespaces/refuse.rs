@@ -1,6 +1,7 @@
 //! What only namespaces can do is refused by name.
 
 use crate::error::{Hint, Result, failure, policy};
+use crate::linux::git::HOW_TO_DO_WITHOUT;
 use crate::linux::task::Task;
 use crate::linux::view::View;
 use agentkit_protocol::{Failure, FailureKind, Mechanism, WorkDir};
@@ -20,9 +21,8 @@ pub(crate) fn what_takes_namespaces(task: &Task, mechanism: Mechanism) -> Result
         return cannot("give a loopback whose ports are watched (watch.tcp_ports)");
     }
     if task.guards.protect_something() {
-        return cannot("protect names that git executes in a repository that may be written").hint(
-            "`git` can be `off` in the policy (--git off), for a repository whose hooks and settings you look at before you use it",
-        );
+        return cannot("protect names that git executes in a repository that may be written")
+            .hint(HOW_TO_DO_WITHOUT);
     }
     Ok(())
 }
