@@ -56,6 +56,11 @@ impl Before {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(self.progress, Progress::Over)
+    }
+
     /// What a file takes more than it did.
     pub(super) fn added(&self, stat: &libc::stat) -> u64 {
         size(stat).saturating_sub(self.taken.get(&FileId::of(stat)).copied().unwrap_or(0))
