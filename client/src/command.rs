@@ -83,7 +83,7 @@ impl<'a> Command<'a> {
         let limits = policy.limits.clone();
         let settling = match policy.workdir {
             WorkDir::Overlay { .. } => Duration::from_secs(LONGEST_SETTLING),
-            WorkDir::Scratch | WorkDir::Bind(_) => Duration::ZERO,
+            WorkDir::Scratch | WorkDir::ScratchAt(_) | WorkDir::Bind(_) => Duration::ZERO,
         };
         // Not kept while the command runs: it can carry megabytes of files.
         drop(policy);

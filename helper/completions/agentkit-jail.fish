@@ -1,5 +1,5 @@
 complete -c agentkit-jail -l profile -r -d 'start from snippet (default), workspace, build or strict'
-complete -c agentkit-jail -l workdir -r -d 'work in DIR: bind lets it be written (default), overlay keeps changes apart'
+complete -c agentkit-jail -l workdir -r -d 'work in DIR: bind writes there (default), overlay keeps changes apart, scratch is empty'
 complete -c agentkit-jail -l commit -r -d 'with overlay: never (default), on_success or always write the changes to DIR'
 complete -c agentkit-jail -l ro -r -d 'show this path of the host, to be read; of the work dir: work there and change nothing'
 complete -c agentkit-jail -l rw -r -d 'show it, to be read and written'

@@ -59,7 +59,7 @@ pub(crate) fn plan(asked: Policy) -> Result<Plan> {
             asked.version
         )));
     }
-    let rules = rules(asked.rules)?;
+    let rules = rules(asked.rules, &asked.workdir)?;
     Ok(Plan {
         argv: argv(asked.argv)?,
         env: asked.env.into_iter().map(variable).collect::<Result<_>>()?,
@@ -111,9 +111,13 @@ fn file((name, content): (String, Bytes)) -> Result<(PathBuf, Vec<u8>)> {
 }
 
 /// Each path once. Whether two paths are two names of one place, only the host can tell.
-fn rules(rules: Vec<Rule>) -> Result<Vec<(PathBuf, Access)>> {
+fn rules(rules: Vec<Rule>, workdir: &WorkDir) -> Result<Vec<(PathBuf, Access)>> {
     let mut known: BTreeMap<PathBuf, Access> = BTreeMap::new();
-    for Rule { path, access } in rules {
+    let scratch = match workdir {
+        WorkDir::ScratchAt(path) => Some(Rule { path: path.clone(), access: Access::Tmpfs }),
+        WorkDir::Scratch | WorkDir::Bind(_) | WorkDir::Overlay { .. } => None,
+    };
+    for Rule { path, access } in rules.into_iter().chain(scratch) {
         let plain = PathBuf::from(OsStr::from_bytes(&path.0));
         if !is_plain_absolute(&plain) {
             return Err(policy(format_args!("rules: {path:?} is not an absolute path without `.` and `..`")));

@@ -8,7 +8,9 @@ use crate::jail::who::Who;
 use crate::support::Stop;
 use crate::support::need::need;
 use crate::tests;
-use agentkit_protocol::{Access, Attempt, Bytes, Commit, FailureKind, GitNames, Policy, Rule, WorkDir};
+use agentkit_protocol::{
+    Access, Attempt, Bytes, Commit, Control, FailureKind, GitNames, Policy, Rule, WorkDir,
+};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -21,6 +23,7 @@ tests![
     a_work_dir_whose_owner_cannot_be_mapped,
     a_deleted_current_directory,
     unusual_names_of_work_dirs,
+    an_empty_one_in_the_place_of_another,
     a_work_dir_behind_a_link,
     a_relative_work_dir,
     a_work_dir_that_is_none,
@@ -103,6 +106,33 @@ fn unusual_names_of_work_dirs() -> Result<(), Stop> {
         assert_eq!(run.stdout, [path.as_os_str().as_bytes(), b"\n"].concat());
         assert_eq!(fs::read(path.join("f g"))?, b"x\n");
     }
+    Ok(())
+}
+
+fn an_empty_one_in_the_place_of_another() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let work = desk.path("work");
+    fs::write(work.join("own"), "the user's")?;
+    symlink("work", desk.path("link"))?;
+    let script = "pwd -P; ls -A; echo new >own && cat own";
+    let said = format!("{}\nnew\n", work.display());
+    for name in ["work", "link"] {
+        let workdir = WorkDir::ScratchAt(Bytes::from(desk.path(name)));
+        let run = desk.launch(&Policy { workdir, ..Policy::new(["sh", "-c", script]) })?;
+        assert_eq!((run.status.code(), text(&run.stdout)), (Some(0), said.clone()), "{run:?}");
+        let levels = run.started()?.capabilities;
+        assert!([Control::DiskLimited, Control::NetworkBlocked].iter().all(|it| levels.level(*it).is_full()));
+    }
+    let flags = ["--workdir", &format!("{}:scratch", work.display()), "sh", "-c", script];
+    assert_eq!(text(&desk.call(&flags, b"")?.stdout), said);
+    assert_eq!(fs::read_to_string(work.join("own"))?, "the user's");
+    assert_eq!(fs::read_dir(&work)?.count(), 1);
+    for no in ["absent", "work/own"] {
+        let workdir = WorkDir::ScratchAt(Bytes::from(desk.path(no)));
+        let failure = desk.launch(&Policy { workdir, ..desk.tracer() })?.failure()?;
+        assert_eq!(failure.kind, FailureKind::Policy, "{no}: {failure}");
+    }
+    assert!(!desk.ran());
     Ok(())
 }
 

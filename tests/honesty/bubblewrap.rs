@@ -133,6 +133,14 @@ fn rules_mean_what_they_mean_elsewhere() -> Result<(), Stop> {
         let said = String::from_utf8_lossy(&run.stdout).into_owned();
         assert_eq!(said, "readwritehidden/shownwrite\nempty\nlarge\n", "{mechanism:?}: {run:?}");
         assert!(desk.path("write/new").exists() && !desk.path("empty/new").exists(), "{run:?}");
+        let workdir = WorkDir::ScratchAt(Bytes::from(desk.path("read")));
+        let run = desk.launch(&Policy { mechanism, workdir, ..policy("pwd; ls; echo x >file") })?;
+        assert_eq!(
+            String::from_utf8_lossy(&run.stdout),
+            format!("{}\n", desk.path("read").display()),
+            "{run:?}"
+        );
+        assert_eq!(fs::read(desk.path("read/file"))?, b"read");
     }
     Ok(())
 }

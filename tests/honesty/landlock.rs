@@ -96,6 +96,7 @@ fn what_takes_mounts_is_refused_by_name() -> Result<(), Stop> {
     refused(&rule("/var/tmp", Access::Tmpfs), "tmpfs")?;
     let overlay = WorkDir::Overlay { path: work.clone(), commit: Commit::Never };
     refused(&Policy { workdir: overlay, ..policy("echo ran") }, "overlay")?;
+    refused(&Policy { workdir: WorkDir::ScratchAt(work), ..policy("echo ran") }, "tmpfs")?;
     let watch = Watch { paths: vec!["/secret/key".into()], ..Watch::default() };
     refused(&Policy { watch, ..policy("echo ran") }, "watch.paths")?;
     let watch = Watch { tcp_ports: vec![80], ..Watch::default() };

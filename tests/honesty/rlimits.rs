@@ -257,6 +257,7 @@ fn what_it_cannot_keep_is_refused_by_name() -> Result<(), Stop> {
     refused(&Policy { rules, ..bound.clone() }, "written (ro)")?;
     let overlay = WorkDir::Overlay { path: work.clone(), commit: Commit::Never };
     refused(&Policy { workdir: overlay, ..policy("echo ran") }, "overlay")?;
+    refused(&Policy { workdir: WorkDir::ScratchAt(work.clone()), ..policy("echo ran") }, "(tmpfs)")?;
     let watch = Watch { paths: vec!["/secret/key".into()], ..Watch::default() };
     refused(&Policy { watch, ..policy("echo ran") }, "watch.paths")?;
     for part in ["hooks", "objects", "refs"] {

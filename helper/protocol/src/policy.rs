@@ -187,6 +187,9 @@ pub enum WorkDir {
         #[serde(default)]
         commit: Commit,
     },
+    /// [`Scratch`](WorkDir::Scratch) at the absolute path of this host directory, which is not seen: a rule `tmpfs` for it,
+    /// in which the command starts.
+    ScratchAt(Bytes),
 }
 
 /// How long, in seconds, the helper may take after a run to compare an overlay work dir with the host and to commit it.

@@ -31,7 +31,7 @@ use Set::{Call as OfCall, Policy as OfPolicy};
 #[rustfmt::skip]
 pub(super) const FLAGS: &[Flag] = &[
     flag("--profile", "NAME", profile::HELP, OfPolicy(profile::choose)),
-    flag("--workdir", "DIR[:bind|:overlay]", "work in DIR: bind lets it be written (default), overlay keeps changes apart", OfPolicy(work_dir)),
+    flag("--workdir", "DIR[:MODE]", "work in DIR: bind writes there (default), overlay keeps changes apart, scratch is empty", OfPolicy(work_dir)),
     flag("--commit", "WHEN", "with overlay: never (default), on_success or always write the changes to DIR", OfPolicy(commit)),
     flag("--ro", "PATH", "show this path of the host, to be read; of the work dir: work there and change nothing", OfPolicy(|policy, path| rule(policy, path, Access::Ro))),
     flag("--rw", "PATH", "show it, to be read and written", OfPolicy(|policy, path| rule(policy, path, Access::Rw))),

@@ -19,19 +19,14 @@ pub(super) fn text(value: &OsStr) -> Result<&str, String> {
     value.to_str().ok_or_else(|| format!("{value:?} is not UTF-8"))
 }
 
-/// `DIR`, `DIR:bind` or `DIR:overlay`. A directory whose name ends like that is written with its mode.
+/// `DIR`, `DIR:bind`, `DIR:overlay` or `DIR:scratch`. A directory whose name ends like that is written with its mode.
 pub(super) fn work_dir(policy: &mut Policy, value: &OsStr) -> Result<(), String> {
     let bytes = value.as_bytes();
     let mode = [":bind", ":overlay", ":scratch"].into_iter().find(|mode| bytes.ends_with(mode.as_bytes()));
     let place = bytes.strip_suffix(mode.unwrap_or_default().as_bytes()).unwrap_or(bytes);
     let path = absolute(OsStr::from_bytes(place))?;
     policy.workdir = match mode {
-        Some(":scratch") => {
-            return Err("a scratch work dir is empty, and no directory of the host: leave --workdir out and it is /work. To start \
-                        with what is in DIR and throw changes away, use DIR:overlay; for an empty directory at the path DIR, \
-                        --tmpfs DIR"
-                .to_owned());
-        }
+        Some(":scratch") => WorkDir::ScratchAt(path),
         Some(":overlay") => WorkDir::Overlay { path, commit: Commit::default() },
         _ => WorkDir::Bind(path),
     };
@@ -41,7 +36,9 @@ pub(super) fn work_dir(policy: &mut Policy, value: &OsStr) -> Result<(), String>
 pub(super) fn commit(policy: &mut Policy, when: &OsStr) -> Result<(), String> {
     match &mut policy.workdir {
         WorkDir::Overlay { commit, .. } => known(when).map(|when| *commit = when),
-        WorkDir::Bind(_) | WorkDir::Scratch => Err("it needs --workdir DIR:overlay".to_owned()),
+        WorkDir::Bind(_) | WorkDir::Scratch | WorkDir::ScratchAt(_) => {
+            Err("it needs --workdir DIR:overlay".to_owned())
+        }
     }
 }
 
@@ -132,12 +129,7 @@ mod tests {
         assert_eq!(of("."), Ok(WorkDir::Bind(Bytes::from(here.clone()))));
         assert_eq!(of(".."), Ok(WorkDir::Bind(Bytes::from(here.parent().unwrap().to_path_buf()))));
         assert!(of("").is_err() && of("/nonexistent/..").is_err());
-        // It can be meant in three ways, and each has its own.
-        let says = of("/tmp:scratch").unwrap_err();
-        assert!(
-            ["leave --workdir out", "DIR:overlay", "--tmpfs DIR"].iter().all(|way| says.contains(way)),
-            "{says}"
-        );
+        assert_eq!(of("/a:scratch"), Ok(WorkDir::ScratchAt(path("/a"))));
     }
 
     #[test]

@@ -102,7 +102,7 @@ fn network(holds: bool, plan: &Plan) -> Level {
         // A file system knows no network namespaces, and a socket can be connected to where nothing can be written.
         _ if plan.rules.iter().any(shows) => "the work dir or in what the rules show",
         WorkDir::Bind(_) => "the work dir itself",
-        WorkDir::Scratch | WorkDir::Overlay { .. } => return Level::Full,
+        WorkDir::Scratch | WorkDir::ScratchAt(_) | WorkDir::Overlay { .. } => return Level::Full,
     };
     Level::Partial(format!("all but sockets and pipes of host programs that lie in {shared}"))
 }
@@ -125,12 +125,12 @@ fn disk(mechanism: Mechanism, state: &ReadBack, plan: &Plan) -> Level {
         _ if plan.rules.iter().any(|(_, access)| *access == Access::Rw) => {
             Level::Partial("all but what the rules make writable, which is only bounded per file".to_owned())
         }
-        WorkDir::Scratch if mechanism == Mechanism::Bubblewrap => Level::Partial(
+        WorkDir::Scratch | WorkDir::ScratchAt(_) if mechanism == Mechanism::Bubblewrap => Level::Partial(
             "the private directories are bounded together by the kernel, but for how many files are in them, each of which \
              takes about 1 KiB of the host's memory"
                 .to_owned(),
         ),
-        WorkDir::Scratch | WorkDir::Overlay { .. } => Level::Full,
+        WorkDir::Scratch | WorkDir::ScratchAt(_) | WorkDir::Overlay { .. } => Level::Full,
         WorkDir::Bind(_) if mechanism != Mechanism::Bubblewrap && plan.workdir_read_only && state.workdir_read_only => Level::Full,
         WorkDir::Bind(_) => Level::Polled(
             "the private directories are bounded together by the kernel; in the work dir the supervisor looks every 10 ms at \

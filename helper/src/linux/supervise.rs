@@ -209,7 +209,7 @@ impl<'a> Supervisor<'a> {
                         let (upper, host) = (handle("the upper layer")?, handle("the work dir")?);
                         Some((Layers { upper, host, path: self.jail.directory.clone() }, commit))
                     }
-                    WorkDir::Scratch | WorkDir::Bind(_) => None,
+                    WorkDir::Scratch | WorkDir::ScratchAt(_) | WorkDir::Bind(_) => None,
                 };
                 let looks = Looks::new(
                     &self.plan.limits,

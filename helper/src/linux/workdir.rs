@@ -84,6 +84,8 @@ const RESERVED: [(&str, &[(&str, bool)]); 5] = [
 pub(crate) enum WorkPath {
     /// Private and in memory.
     Scratch,
+    /// The same by a rule, in place of this host directory.
+    ScratchAt(PathBuf),
     /// A host directory, to be read, to be written or below an overlay: its real path, device and inode when it was found,
     /// and its path as the caller spelled it.
     Host { path: PathBuf, identity: (u64, u64), access: Access, spelling: PathBuf },
@@ -94,6 +96,7 @@ impl WorkPath {
     pub(crate) fn find(plan: &Plan) -> Result<Self> {
         let (bytes, access) = match &plan.workdir {
             WorkDir::Scratch => return Ok(WorkPath::Scratch),
+            WorkDir::ScratchAt(bytes) => (bytes, Access::Private),
             WorkDir::Bind(bytes) if plan.workdir_read_only => (bytes, Access::Readable),
             WorkDir::Bind(bytes) => (bytes, Access::Writable),
             WorkDir::Overlay { path, commit } => (path, Access::Overlaid(*commit)),
@@ -106,6 +109,9 @@ impl WorkPath {
             return Err(policy(format_args!("the work dir {asked:?} is not a directory")));
         }
         let (identity, path) = (found.identity(), found.real);
+        if access == Access::Private {
+            return Ok(WorkPath::ScratchAt(path));
+        }
         if let Some(why) = hands_over_the_host(&path) {
             return Err(policy(format_args!("the work dir {path:?} would hand the host to the jail: {why}")))
                 .hint("use a directory of its own");
@@ -118,6 +124,7 @@ impl WorkPath {
     pub(crate) fn inside(&self) -> &Path {
         match self {
             WorkPath::Scratch => Path::new(SCRATCH),
+            WorkPath::ScratchAt(path) => path,
             WorkPath::Host { path, .. } => path,
         }
     }
@@ -126,6 +133,7 @@ impl WorkPath {
     pub(crate) fn spelling(&self) -> &Path {
         match self {
             WorkPath::Scratch => Path::new(SCRATCH),
+            WorkPath::ScratchAt(path) => path,
             WorkPath::Host { spelling, .. } => spelling,
         }
     }
@@ -150,7 +158,7 @@ impl WorkPath {
     /// The host directory that it is, if it is one. As a rule the jail can write it, be it by a commit.
     pub(crate) fn on_host(&self) -> Option<&Path> {
         match self {
-            WorkPath::Scratch => None,
+            WorkPath::Scratch | WorkPath::ScratchAt(_) => None,
             WorkPath::Host { path, .. } => Some(path),
         }
     }

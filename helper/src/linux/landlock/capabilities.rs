@@ -55,7 +55,7 @@ fn network(domain: &Domain, holds: bool, plan: &Plan) -> Level {
     let place = match plan.workdir {
         _ if shows => "the work dir or in what the rules show",
         WorkDir::Bind(_) => "the work dir itself",
-        WorkDir::Scratch | WorkDir::Overlay { .. } => return Level::Full,
+        WorkDir::Scratch | WorkDir::ScratchAt(_) | WorkDir::Overlay { .. } => return Level::Full,
     };
     Level::Partial(format!("all but named pipes of host programs that lie in {place}"))
 }
