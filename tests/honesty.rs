@@ -23,6 +23,7 @@ use agentkit_protocol::{
 use jail::desk::{Desk, json};
 use jail::stage::{Stage, helper};
 use libtest_mimic::Trial;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{ExitCode, Output};
 use std::sync::{PoisonError, RwLock};
 use support::seccomp::{self, ENOSYS, EPERM};
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
             trial("a_host_that_covers_a_part_of_proc", a_host_that_covers_a_part_of_proc),
             trial("a_caller_in_a_chroot", a_caller_in_a_chroot),
             trial("a_probe_claims_what_a_run_reads_back", a_probe_claims_what_a_run_reads_back),
+            trial("a_probe_sees_what_path_leads_to", a_probe_sees_what_path_leads_to),
             trial("a_work_dir_of_the_host_is_no_full_limit", a_work_dir_of_the_host_is_no_full_limit),
             trial("a_requirement_that_is_not_full_is_refused", a_requirement_that_is_not_full_is_refused),
             trial("required_memory_is_the_kernels_or_refused", required_memory_is_the_kernels_or_refused),
@@ -144,9 +146,7 @@ fn no_namespaces(probe: &Output) -> Result<Failure, Stop> {
 /// Where nothing can, nothing runs, and the reasons of all are given.
 fn falls_back_in_the_open(desk: &Desk, before: &[String], probe: &Output) -> Result<(), Stop> {
     let answer: Probe = serde_json::from_slice(&probe.stdout)?;
-    // As a probe has it: nothing of the host's but the system directories.
-    let env = [("PATH".to_owned(), "/usr/bin:/bin".into())].into();
-    let scratch = Policy { env, ..Policy::new(["/bin/sh", "-c", "echo ran"]) };
+    let scratch = Policy::new(["/bin/sh", "-c", "echo ran"]);
     // To a file, since some of these hosts give a program no thread that could write to a pipe.
     let report = desk.path("report");
     let reporting = ["sh", "-c", "exec 3>\"$0\"; exec \"$@\"", &report.to_string_lossy()].map(str::to_owned);
@@ -345,6 +345,34 @@ fn a_probe_claims_what_a_run_reads_back() -> Result<(), Stop> {
     assert_eq!((state.no_new_privs, state.seccomp_mode, state.capabilities), (true, 2, 0));
     assert_eq!(state.own_namespaces, ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"]);
     assert!(state.uid != 0 && state.outer_uid != 0, "{state:?}");
+    Ok(())
+}
+
+/// An installation that root cannot show for want of a capability decides about the mechanism, and so a probe must try it.
+fn a_probe_sees_what_path_leads_to() -> Result<(), Stop> {
+    need("root")?;
+    let desk = Desk::new()?;
+    let closed = desk.path("closed");
+    for part in ["bin", "lib/node_modules"] {
+        std::fs::create_dir_all(closed.join(part))?;
+    }
+    std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o700))?;
+    let as_root = format!("exec 3>&1; PATH={}/bin:/usr/bin:/bin; exec \"$@\"", closed.display());
+    let as_in_a_container =
+        as_root.replace("exec \"$@", "exec setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin \"$@");
+    for before in [as_root, as_in_a_container] {
+        let before = ["sh", "-c", &before, "sh"].map(str::to_owned);
+        let probe: Probe =
+            serde_json::from_slice(&desk.call_under(&before, &["--probe", "--json"], b"")?.stdout)?;
+        let run = desk.call_under(&before, &["--report-fd", "3", "true"], b"")?;
+        let started = text(&run).lines().find_map(|line| match serde_json::from_str(line) {
+            Ok(Event::Started(started)) => Some(started),
+            _ => None,
+        });
+        let started = started.ok_or_else(|| Stop::Fail(format!("no report: {run:?}")))?;
+        assert_eq!(Some(started.mechanism), probe.best.mechanism, "{run:?}");
+        assert_eq!(started.capabilities, probe.each[&started.mechanism]);
+    }
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use super::jail::Jail;
 use super::landlock;
 #[cfg(feature = "namespaces")]
 use super::namespaces;
+use super::program::Program;
 #[cfg(feature = "rlimits")]
 use super::rlimits;
 use super::supervise::{self, Failed};
@@ -36,17 +37,19 @@ pub(super) const BUILT: &[Mechanism] = &[
     Mechanism::Rlimits,
 ];
 
-/// Sets up the best jail that this host gives, and watches over it until nothing of it is left. A probe has no command.
+/// Sets up the best jail that this host gives, and watches over it until nothing of it is left. A probe shows what its program
+/// would need, and has no command.
 pub(crate) fn run(
     plan: &Plan,
     workdir: &WorkPath,
     rules: Vec<Found>,
+    program: Option<&Program>,
     command: Option<Command>,
     lifeline: Option<&OwnedFd>,
     mut on_start: impl FnMut(Started),
 ) -> Result<Ended> {
     let mut choice = Candidates::of(plan.mechanism)?;
-    let prepared = task::prepare(plan, workdir, rules, command, |view, identity, guarded| {
+    let prepared = task::prepare(plan, workdir, rules, program, command, |view, identity, guarded| {
         while let Err(failure) = open_as_root(choice.first, view, identity, guarded) {
             choice.pass_over(failure)?;
         }

@@ -112,8 +112,8 @@ pub(crate) fn launch(plan: &Plan, stdin: Stdin, reporter: &mut Reporter) -> Resu
         }
         Reporter::Script(_) => None,
     };
-    let command = Command { program: &program, stdin, from_client: lifeline.is_some(), terminal };
-    mechanism::run(plan, &workdir, rules, Some(command), lifeline.as_ref(), |started| {
+    let command = Command { stdin, from_client: lifeline.is_some(), terminal };
+    mechanism::run(plan, &workdir, rules, Some(&program), Some(command), lifeline.as_ref(), |started| {
         reporter.send(&Event::Started(started));
     })
 }

@@ -1,6 +1,7 @@
 //! What this host gives: the whole way of a launch, up to the point where the command would be executed.
 
 use super::mechanism::{self, BUILT, leads_on, with_hint};
+use super::program::{Program, Surroundings};
 use super::sanitize::reset_signals;
 use super::sys::{self, Forked};
 use super::workdir::WorkPath;
@@ -50,7 +51,10 @@ pub(crate) fn probe(choice: Choice) -> Capabilities {
     let policy = Policy { mechanism: choice, ..Policy::new(["true"]) };
     let outcome = reset_signals().and_then(|()| validate::plan(policy)).and_then(|plan| {
         let workdir = WorkPath::find(&plan)?;
-        mechanism::run(&plan, &workdir, Vec::new(), None, None, |started| {
+        // What `PATH` leads to is part of the view of every run.
+        let around = Surroundings::of_this_process(&workdir, &[], &plan)?;
+        let program = Program::find(&plan.argv, &around).ok();
+        mechanism::run(&plan, &workdir, Vec::new(), program.as_ref(), None, None, |started| {
             let failures = started.passed_over.into_iter().map(|it| (it.mechanism, it.failure));
             found = Some(after(failures.collect(), started.capabilities));
         })

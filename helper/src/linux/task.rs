@@ -16,9 +16,8 @@ use crate::validate::Plan;
 use agentkit_protocol::{Choice, Control, GitNames};
 use std::path::PathBuf;
 
-/// What is to run in the jail. A probe has none.
-pub(crate) struct Command<'a> {
-    pub(crate) program: &'a Program,
+/// What a command is to have of the caller's. A probe, which executes none, has none of it.
+pub(crate) struct Command {
     pub(crate) stdin: Stdin,
     /// Whether standard output and error are a client's pipes.
     pub(crate) from_client: bool,
@@ -35,6 +34,8 @@ pub(crate) struct Task<'a> {
     pub(crate) spelling: PathBuf,
     /// Missing in a probe, which ends where the command would start.
     pub(crate) program: Option<&'a Program>,
+    /// What a program needs of the host, in a probe too.
+    pub(crate) grants: &'a [PathBuf],
     /// The caller's terminal, if the command is to have one of its own.
     pub(crate) terminal: Option<Terminal>,
     /// Whoever holds the identity's claim keeps it from being used twice.
@@ -70,11 +71,12 @@ pub(crate) fn prepare<'a>(
     plan: &'a Plan,
     workdir: &WorkPath,
     rules: Vec<Found>,
-    command: Option<Command<'a>>,
+    program: Option<&'a Program>,
+    command: Option<Command>,
     mut open_as_root: impl FnMut(&mut View, &Identity, bool) -> Result<()>,
 ) -> Result<(Task<'a>, Entrance)> {
     let identity = Identity::choose()?;
-    let grants = command.as_ref().map_or(&[][..], |command| &command.program.grants);
+    let grants = program.map_or(&[][..], |program| &program.grants);
     let mut view = View::new(workdir, grants, rules, plan.net)?;
     let guarded = plan.git == GitNames::Protect && !Layer::Git.is_off();
     if identity.gives_up_root() {
@@ -92,15 +94,13 @@ pub(crate) fn prepare<'a>(
     signals::block()?;
     let (program, relays, terminal) = match command {
         None => (None, Relays::default(), None),
-        Some(Command { program, terminal: Some(terminal), .. }) => {
-            (Some(program), Relays::to_nothing()?, Some(terminal))
-        }
-        Some(Command { program, stdin, from_client, terminal: None }) => {
-            (Some(program), Relays::start(stdin, from_client, plan.limits.output)?, None)
+        Some(Command { terminal: Some(terminal), .. }) => (program, Relays::to_nothing()?, Some(terminal)),
+        Some(Command { stdin, from_client, terminal: None }) => {
+            (program, Relays::start(stdin, from_client, plan.limits.output)?, None)
         }
     };
     let directory = workdir.inside().to_path_buf();
     let spelling = workdir.spelling().to_path_buf();
-    let task = Task { plan, directory, spelling, program, terminal, identity, group, guards };
+    let task = Task { plan, directory, spelling, program, grants, terminal, identity, group, guards };
     Ok((task, Entrance { view, relays }))
 }

@@ -127,7 +127,7 @@ pub(super) fn domain(
 }
 
 fn is_programs(task: &Task, path: &Path) -> bool {
-    task.program.is_some_and(|program| program.grants.iter().any(|grant| grant == path))
+    task.grants.iter().any(|grant| grant == path)
 }
 
 /// What the host does not have, or closes to the launcher, needs no rule.
