@@ -68,7 +68,7 @@ mod unsupported;
 #[cfg(not(mechanism))]
 use unsupported as platform;
 
-use agentkit_protocol::{Event, Policy};
+use agentkit_protocol::{Choice, Event, Policy};
 use cli::{Command, Format};
 use report::Reporter;
 use std::ffi::OsString;
@@ -97,9 +97,9 @@ pub fn main() -> i32 {
         return code;
     }
     match cli::parse(&arguments) {
-        Ok(Command::Help) => cli::print(&cli::help()),
-        Ok(Command::Version) => cli::print(concat!("agentkit-jail ", env!("CARGO_PKG_VERSION"), "\n")),
-        Ok(Command::Probe(format)) => probe(format),
+        Ok(Command::Help) => report::print(&cli::help(), 0),
+        Ok(Command::Version) => report::print(concat!("agentkit-jail ", env!("CARGO_PKG_VERSION"), "\n"), 0),
+        Ok(Command::Probe(format, choice)) => probe(format, choice),
         Ok(Command::Print(policy)) => print(&policy),
         Ok(Command::Run(caller)) => run(caller),
         Err(message) => {
@@ -132,17 +132,17 @@ fn print(policy: &Policy) -> i32 {
         serde_json::to_string_pretty(policy).map_err(|error| error::policy(format_args!("{error}")))
     });
     match text {
-        Ok(text) => cli::print(&(text + "\n")),
+        Ok(text) => report::print(&(text + "\n"), 0),
         Err(failure) => Reporter::stderr().send(&Event::Failed(failure)),
     }
 }
 
 /// Tries the complete path up to the point where the command would be executed.
-fn probe(format: Format) -> i32 {
+fn probe(format: Format, choice: Choice) -> i32 {
     match format {
-        Format::Frame(choice) => report::send_capabilities(platform::probe(choice)),
-        Format::Table => report::print_capabilities(&platform::probe_each(), table::of),
-        Format::Json => report::print_capabilities(&platform::probe_each(), |probe| {
+        Format::Frame => report::send_capabilities(platform::probe(choice)),
+        Format::Table => report::print_capabilities(&platform::probe_each(choice), table::of),
+        Format::Json => report::print_capabilities(&platform::probe_each(choice), |probe| {
             // A string of strings and numbers cannot fail.
             serde_json::to_string(probe).unwrap_or_default() + "\n"
         }),

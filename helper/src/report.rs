@@ -6,6 +6,7 @@ use agentkit_protocol::{
     Capabilities, Changes, Committed, Ended, EndedBy, Event, FailureKind, Limit, PassedOver, Probe,
     Quarantined, Started, frame,
 };
+use nix::sys::signal::{SigSet, Signal};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -219,15 +220,24 @@ fn exit_code(event: &Event) -> i32 {
     }
 }
 
-/// Prints the answer to `--probe` and returns the exit code that goes with it.
-pub(crate) fn print_capabilities(probe: &Probe, text: fn(&Probe) -> String) -> i32 {
-    match io::stdout().write_all(text(probe).as_bytes()).or_else(unless_reader_is_gone) {
+/// Prints an answer to standard output and returns this exit code; a reader that went away is no failure.
+pub(crate) fn print(text: &str, code: i32) -> i32 {
+    // A file that may not grow is to be an error like any other. Nothing runs after this that could miss the signal.
+    let blocked = SigSet::from(Signal::SIGXFSZ).thread_block().map_err(io::Error::from);
+    let written =
+        blocked.and_then(|()| io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()));
+    match written.or_else(unless_reader_is_gone) {
         Err(error) => {
             complain(&[format!("the answer could not be written: {error}")]);
             exit_code::FAILED
         }
-        Ok(()) => code_of(&probe.best),
+        Ok(()) => code,
     }
+}
+
+/// Prints the answer to `--probe`.
+pub(crate) fn print_capabilities(probe: &Probe, text: fn(&Probe) -> String) -> i32 {
+    print(&text(probe), code_of(&probe.best))
 }
 
 /// Sends it to a client.

@@ -61,7 +61,8 @@ fn refuse_borrowed_privilege() -> Result<()> {
     let changed = Uid::current() != Uid::effective() || Gid::current() != Gid::effective();
     if changed || platform::started_with_privilege() {
         let message = "started set-user-id, set-group-id or with file capabilities; it is not made for that";
-        return Err(failure(FailureKind::Host, STEP, message));
+        return Err(failure(FailureKind::Host, STEP, message))
+            .hint("take the bits away (chmod ug-s, setcap -r): an ordinary user's own rights are enough");
     }
     Ok(())
 }

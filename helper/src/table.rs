@@ -31,7 +31,7 @@ pub(crate) fn of(probe: &Probe) -> String {
 fn rows(working: &[(&Mechanism, &Capabilities)]) -> (String, String) {
     let (mut rows, mut notes) =
         (line("", working.iter().map(|(mechanism, _)| mechanism.to_string())), String::new());
-    let mut number = 0_usize;
+    let mut reasons: Vec<String> = Vec::new();
     for control in Control::ALL {
         let cells = working.iter().map(|(_, capabilities)| {
             let level = capabilities.level(control);
@@ -42,8 +42,13 @@ fn rows(working: &[(&Mechanism, &Capabilities)]) -> (String, String) {
                 Level::None(_) => "none",
             };
             let Some(reason) = level.reason() else { return word.to_owned() };
-            number = number.saturating_add(1);
-            let _ = writeln!(notes, "({number}) {reason}");
+            // Mechanisms often have the same one.
+            let at = reasons.iter().position(|other| other == reason).unwrap_or(reasons.len());
+            let number = at.saturating_add(1);
+            if at == reasons.len() {
+                let _ = writeln!(notes, "({number}) {reason}");
+                reasons.push(reason.to_owned());
+            }
             format!("{word} ({number})")
         });
         rows.push_str(&line(control.name(), cells));

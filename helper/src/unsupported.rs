@@ -63,6 +63,6 @@ pub(crate) fn probe(_choice: Choice) -> Capabilities {
     Capabilities::unavailable(no_mechanism())
 }
 
-pub(crate) fn probe_each() -> Probe {
-    Probe { best: probe(Choice::Auto), each: BTreeMap::new() }
+pub(crate) fn probe_each(choice: Choice) -> Probe {
+    Probe { best: probe(choice), each: BTreeMap::new() }
 }

@@ -14,6 +14,8 @@ struct Flag {
     name: String,
     value: String,
     help: String,
+    /// What the value can be, where that is one of a few words.
+    words: String,
 }
 
 /// Where a file lies, and how it is made.
@@ -32,6 +34,20 @@ pub(crate) fn manual_and_completions_have_the_flags() -> Result<(), Stop> {
         let written = fs::read_to_string(place(path))?;
         assert_eq!(written, make(&help), "AGENTKIT_DOCS=write makes {path} anew");
     }
+    Ok(())
+}
+
+/// Each line of the script is words, of which the last one is to be completed.
+pub(crate) fn bash_completes_what_fits() -> Result<(), Stop> {
+    if Command::new("bash").arg("--version").output().is_err() {
+        return Err(Stop::Skip("no bash here".to_owned()));
+    }
+    let script = "source helper/completions/agentkit-jail.bash\n\
+        try() { COMP_WORDS=(agentkit-jail \"$@\") COMP_CWORD=$# COMPREPLY=(); _agentkit_jail; echo \"${COMPREPLY[*]}\"; }\n\
+        try --net ''; try --net = lo; try --me; try --wall 5 --git p; try --wall ''; try sh --; try -- --n; try --wall 5 sh --pro";
+    let output = Command::new("bash").args(["-c", script]).current_dir(TOP).output()?;
+    let offered = "none loopback host\nloopback\n--memory --mechanism\nprotect\n\n\n\n\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), offered, "{output:?}");
     Ok(())
 }
 
@@ -62,7 +78,7 @@ impl Help {
         let is_flag = |line: &&str| line.starts_with("  --");
         let before: Vec<_> = text.lines().take_while(|line| !is_flag(line)).collect();
         let behind: Vec<_> = text.lines().skip(before.len()).skip_while(|line| is_flag(line)).collect();
-        let flags: Vec<_> = text.lines().filter(is_flag).map(Flag::read).collect();
+        let flags: Vec<_> = text.lines().filter(is_flag).map(Flag::read).collect::<Result<_, _>>()?;
         assert!(
             flags.len() > 20 && before.len() + flags.len() + behind.len() == text.lines().count(),
             "{text}"
@@ -72,10 +88,11 @@ impl Help {
 }
 
 impl Flag {
-    fn read(line: &str) -> Self {
+    fn read(line: &str) -> Result<Self, Stop> {
         let (left, help) = line.split_at(32.min(line.len()));
         let (name, value) = left.trim().split_once(' ').unwrap_or((left.trim(), ""));
-        Flag { name: name.to_owned(), value: value.to_owned(), help: help.trim().to_owned() }
+        let words = if value.is_empty() { String::new() } else { words_of(name)? };
+        Ok(Flag { name: name.to_owned(), value: value.to_owned(), help: help.trim().to_owned(), words })
     }
 }
 
@@ -89,34 +106,57 @@ fn roff(text: &str) -> String {
 }
 
 fn manual(help: &Help) -> String {
-    let mut page = ".TH AGENTKIT\\-JAIL 1\n.SH NAME\nagentkit\\-jail \\- run one command in a jail\n.SH DESCRIPTION\n.nf\n".to_owned();
+    let mut page = ".TH AGENTKIT\\-JAIL 1\n.SH NAME\nagentkit\\-jail \\- run one command in a jail\n.SH SYNOPSIS\nagentkit\\-jail [FLAGS] [\\-\\-] COMMAND [ARGUMENT...]\n.SH DESCRIPTION\n.nf\n".to_owned();
     let _ = writeln!(page, "{}\n.fi\n.SH OPTIONS", roff(&help.before));
-    for Flag { name, value, help } in &help.flags {
+    for Flag { name, value, help, .. } in &help.flags {
         let _ = writeln!(page, ".TP\n.BI {} \" {}\"\n{}", roff(name), roff(value), roff(help));
     }
     let _ = writeln!(page, ".SH EXIT STATUS AND SIGNALS\n{}", roff(help.behind.trim()));
     page
 }
 
+/// The words that its value is one of, if there are such: the complaint about another one lists them.
+fn words_of(flag: &str) -> Result<String, Stop> {
+    let words = [flag, "\u{1}", "true"];
+    let output = Command::new(helper()).args(["--workdir", "/:overlay"]).args(words).output()?;
+    let says = String::from_utf8(output.stderr)?;
+    let (_, listed) = says.split_once("expected ").or_else(|| says.split_once(", only ")).unwrap_or_default();
+    let (listed, _) = listed.split_once(" (see").unwrap_or_default();
+    let listed = listed.trim_start_matches("one of ").replace(['`', ','], " ").replace(" or ", " ");
+    Ok(listed.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Of the flags, and of the words that their values are: nothing of the command's own.
 fn bash(help: &Help) -> String {
-    let names: Vec<_> = help.flags.iter().map(|flag| flag.name.as_str()).collect();
-    format!(
-        "_agentkit_jail() {{\n    local flags='{}'\n    case ${{COMP_WORDS[COMP_CWORD]}} in\n        -*) mapfile -t COMPREPLY < \
-         <(compgen -W \"$flags\" -- \"${{COMP_WORDS[COMP_CWORD]}}\") ;;\n    esac\n}}\ncomplete -o default -F _agentkit_jail agentkit-jail\n",
-        names.join(" ")
-    )
+    let names = |flags: &mut dyn Iterator<Item = &Flag>, by: &str| {
+        flags.map(|flag| flag.name.as_str()).collect::<Vec<_>>().join(by)
+    };
+    let valued = names(&mut help.flags.iter().filter(|flag| !flag.value.is_empty()), "|");
+    let mut text = format!(
+        "_agentkit_jail() {{\n    local word=${{COMP_WORDS[COMP_CWORD]#=}} flag= words= at\n    \
+         for ((at = 1; at < COMP_CWORD; at++)); do\n        case ${{COMP_WORDS[at]}} in\n            \
+         =) ;;\n            {valued}) flag=${{COMP_WORDS[at]}} ;;\n            --) return ;;\n            \
+         *) [[ -n $flag || ${{COMP_WORDS[at]}} == -* ]] || return; flag= ;;\n        esac\n    done\n    \
+         case $flag in\n        '') [[ $word == -* ]] && words='{}' ;;\n",
+        names(&mut help.flags.iter(), " ")
+    );
+    for Flag { name, words, .. } in help.flags.iter().filter(|flag| !flag.words.is_empty()) {
+        let _ = writeln!(text, "        {name}) words='{words}' ;;");
+    }
+    text + "    esac\n    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n}\ncomplete -o default -F _agentkit_jail agentkit-jail\n"
 }
 
 fn zsh(help: &Help) -> String {
     let mut text = "#compdef agentkit-jail\n_arguments -S \\\n".to_owned();
-    for Flag { name, value, help } in &help.flags {
+    for Flag { name, value, help, words } in &help.flags {
         let help = help.replace('\'', "'\\''").replace('[', "\\[").replace(']', "\\]").replace(':', "\\:");
         let value = match value.as_str() {
             "" => String::new(),
             value if value.starts_with("PATH") || value.starts_with("DIR") => {
                 format!(":{}:_files", value.replace(':', "\\:"))
             }
-            value => format!(":{}:", value.replace(':', "\\:")),
+            value if words.is_empty() => format!(":{}:", value.replace(':', "\\:")),
+            value => format!(":{value}:({words})"),
         };
         let equals = if value.is_empty() { "" } else { "=" };
         let _ = writeln!(text, "    '*{name}{equals}[{help}]{value}' \\");
@@ -126,8 +166,12 @@ fn zsh(help: &Help) -> String {
 
 fn fish(help: &Help) -> String {
     let mut text = String::new();
-    for Flag { name, value, help } in &help.flags {
-        let takes = if value.is_empty() { "" } else { " -r" };
+    for Flag { name, value, help, words } in &help.flags {
+        let takes = match (value.as_str(), words.as_str()) {
+            ("", _) => String::new(),
+            (_, "") => " -r".to_owned(),
+            (_, words) => format!(" -x -a '{words}'"),
+        };
         let help = help.replace('\\', "\\\\").replace('\'', "\\'");
         let _ = writeln!(
             text,

@@ -1,8 +1,8 @@
-//! `docs/report.md` says what the code says: its fields are those of the protocol, with their comments, and its examples
-//! are what comes out of the jail. The frame in the helper's README is one. The tests that `docs/cases.md` and `docs/holes.md`
+//! `docs/policy.md` and `docs/report.md` say what the code says: their fields are those of the protocol, with their
+//! comments, and the examples of the report are what comes out of the jail. The frame in the helper's README is one. The tests that `docs/cases.md` and `docs/holes.md`
 //! name exist. The manual page has the flags of `--help`.
 //!
-//! `AGENTKIT_DOCS=write` writes anew what is made from the code: the report and the manual.
+//! `AGENTKIT_DOCS=write` writes anew what is made from the code: these two, the manual and the completions.
 
 #[path = "../jail/mod.rs"]
 mod jail;
@@ -15,25 +15,36 @@ mod flags;
 mod source;
 mod wire;
 
+use agentkit_protocol::{Commit, Policy, WorkDir};
 use jail::stage::Stage;
 use std::fs;
 use std::process::ExitCode;
 use support::{Stop, trial};
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/report.md");
+const REPORT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/report.md");
+const POLICY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/policy.md");
 const FIELDS: &str = "## Every field\n\n";
-const PROTOCOL: [&str; 2] = [
-    include_str!("../../helper/protocol/src/report.rs"),
-    include_str!("../../helper/protocol/src/capability.rs"),
+/// A page, and the sources that its fields are of.
+const PAGES: [(&str, &[&str]); 2] = [
+    (POLICY, &[include_str!("../../helper/protocol/src/policy.rs")]),
+    (
+        REPORT,
+        &[
+            include_str!("../../helper/protocol/src/report.rs"),
+            include_str!("../../helper/protocol/src/capability.rs"),
+        ],
+    ),
 ];
 
 fn main() -> ExitCode {
     Stage::run(|| match std::env::var("AGENTKIT_DOCS").as_deref() {
         Ok("write") => write(),
         _ => support::run(vec![
-            trial("the_fields_of_the_report", the_fields_of_the_report),
+            trial("the_fields_of_policy_and_report", the_fields_of_policy_and_report),
+            trial("the_example_of_the_policy", the_example_of_the_policy),
             trial("the_examples_of_the_report", the_examples_of_the_report),
             trial("manual_and_completions_have_the_flags", flags::manual_and_completions_have_the_flags),
+            trial("bash_completes_what_fits", flags::bash_completes_what_fits),
             trial("the_tests_of_the_cases_exist", cases::the_tests_of_the_cases_exist),
             trial("the_tests_of_the_holes_exist", cases::the_tests_of_the_holes_exist),
             trial("the_frame_of_the_readme", wire::the_frame_of_the_readme),
@@ -41,38 +52,56 @@ fn main() -> ExitCode {
     })
 }
 
-fn fields() -> String {
-    PROTOCOL.into_iter().flat_map(source::types).map(|it| it.markdown()).collect::<Vec<_>>().join("\n")
+fn fields(sources: &[&str]) -> String {
+    sources.iter().copied().flat_map(source::types).map(|it| it.markdown()).collect::<Vec<_>>().join("\n")
 }
 
-fn the_fields_of_the_report() -> Result<(), Stop> {
-    let text = fs::read_to_string(FILE)?;
-    let (_, written) = text.split_once(FIELDS).unwrap_or_default();
-    assert_eq!(written, fields(), "AGENTKIT_DOCS=write makes {FILE} anew");
+fn the_fields_of_policy_and_report() -> Result<(), Stop> {
+    for (page, sources) in PAGES {
+        let text = fs::read_to_string(page)?;
+        let (_, written) = text.split_once(FIELDS).unwrap_or_default();
+        assert_eq!(written, fields(sources), "AGENTKIT_DOCS=write makes {page} anew");
+    }
+    Ok(())
+}
+
+/// It says what it seems to say, and so do the forms in the sentence below it.
+fn the_example_of_the_policy() -> Result<(), Stop> {
+    let text = fs::read_to_string(POLICY)?;
+    let (_, example) = text.split_once("```json\n").unwrap_or_default();
+    let (example, below) = example.split_once("```").unwrap_or_default();
+    let policy: Policy = serde_json::from_str(example)?;
+    assert!(
+        matches!(policy.workdir, WorkDir::Overlay { commit: Commit::OnSuccess, .. })
+            && policy.rules.len() == 3
+    );
+    let (_, forms) = below.split_once("The other work dirs are ").unwrap_or_default();
+    let (forms, _) = forms.split_once("`. ").unwrap_or_default();
+    let forms: Vec<WorkDir> =
+        forms.split('`').filter(|it| it.contains('"')).map(serde_json::from_str).collect::<Result<_, _>>()?;
+    assert!(matches!(forms[..], [WorkDir::Scratch, WorkDir::Bind(_), WorkDir::ScratchAt(_)]), "{forms:?}");
     Ok(())
 }
 
 fn the_examples_of_the_report() -> Result<(), Stop> {
-    let text = fs::read_to_string(FILE)?;
+    let text = fs::read_to_string(REPORT)?;
     for example in examples::EXAMPLES {
         let written = example.find(&text)?;
         let found = example.make()?;
         if !examples::alike(&written, &found) {
-            return Err(Stop::Fail(format!("{}: {FILE} says {written:#} but it is {found:#}", example.name)));
+            return Err(Stop::Fail(format!(
+                "{}: {REPORT} says {written:#} but it is {found:#}",
+                example.name
+            )));
         }
     }
     Ok(())
 }
 
 fn write() -> ExitCode {
-    let written = fs::read_to_string(FILE).map_err(Stop::from).and_then(|mut text| {
-        for example in examples::EXAMPLES {
-            text = example.replace(&text)?;
-        }
-        let before = text.split_once(FIELDS).map_or(&text[..], |(before, _)| before);
-        fs::write(FILE, format!("{before}{FIELDS}{}", fields()))?;
-        flags::write()
-    });
+    let written = write_examples()
+        .and_then(|()| PAGES.into_iter().try_for_each(write_fields))
+        .and_then(|()| flags::write());
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => {
@@ -80,4 +109,18 @@ fn write() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn write_examples() -> Result<(), Stop> {
+    let mut text = fs::read_to_string(REPORT)?;
+    for example in examples::EXAMPLES {
+        text = example.replace(&text)?;
+    }
+    Ok(fs::write(REPORT, text)?)
+}
+
+fn write_fields((page, sources): (&str, &[&str])) -> Result<(), Stop> {
+    let text = fs::read_to_string(page)?;
+    let before = text.split_once(FIELDS).map_or(&text[..], |(before, _)| before);
+    Ok(fs::write(page, format!("{before}{FIELDS}{}", fields(sources)))?)
 }

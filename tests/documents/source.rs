@@ -72,9 +72,15 @@ fn part(words: &str, variant: Option<&str>, says: &[&str]) -> Part {
     Part { name, holds: holds.to_owned(), says: text(says) }
 }
 
-/// A comment as one line, without Rust's notation for links.
+/// A comment as one line, without Rust's notation for links and the example at its end.
 fn text(says: &[&str]) -> String {
-    let joined = without_targets(&says.join(" "));
+    let joined: Vec<_> = says
+        .iter()
+        .copied()
+        .take_while(|line| !line.starts_with("```"))
+        .filter(|line| !line.is_empty())
+        .collect();
+    let joined = without_targets(&joined.join(" "));
     let mut out = String::new();
     for (number, piece) in joined.split("[`").enumerate() {
         match piece.split_once("`]").filter(|_| number > 0) {
@@ -152,7 +158,7 @@ fn json(holds: &str) -> String {
     if let Some(inner) = inner("Option<") {
         return format!("{} or null", json(inner));
     }
-    if let Some(inner) = inner("Vec<") {
+    if let Some(inner) = inner("Vec<").or_else(|| inner("BTreeSet<")) {
         return format!("array of {}", json(inner));
     }
     if let Some((key, value)) = inner("BTreeMap<").and_then(|inner| inner.split_once(", ")) {

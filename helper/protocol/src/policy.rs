@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// One run of one command. Unknown fields are refused, and every limit always has a value.
 ///
-/// As JSON, with everything but `version` and `argv` optional:
+/// In JSON everything but `version` and `argv` is optional.
 ///
 /// ```json
 /// {"version": 1, "argv": ["python3", "-c", "print(1)"], "workdir": {"bind": "/srv/job"}, "limits": {"wall_ms": 2000}}
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// Must equal [`VERSION`].
+    /// Must be [`VERSION`], which is 1.
     pub version: u16,
     /// The command and its arguments. A name without a slash is looked up in the helper's own `PATH`, not in one that `env`
     /// sets: that is for what the command starts.
@@ -187,8 +187,8 @@ pub enum WorkDir {
         #[serde(default)]
         commit: Commit,
     },
-    /// [`Scratch`](WorkDir::Scratch) at the absolute path of this host directory, which is not seen: a rule `tmpfs` for it,
-    /// in which the command starts.
+    /// An empty directory in memory at the absolute path of this host directory, which is not seen: a rule `tmpfs` for it, in
+    /// which the command starts.
     ScratchAt(Bytes),
 }
 

@@ -6,13 +6,11 @@ mod profile;
 mod units;
 mod values;
 
-use crate::exit_code;
 use agentkit_protocol::{Bytes, Choice, Policy};
 use call::Call;
 use flags::{FLAGS, Flag, Set};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 const BEFORE_FLAGS: &str = "\
@@ -43,7 +41,8 @@ HUP, INT, QUIT and TERM are passed on to the command, which has 2 seconds to end
 pub(crate) enum Command {
     Help,
     Version,
-    Probe(Format),
+    /// Of the first that works of these mechanisms, or of each.
+    Probe(Format, Choice),
     /// Show the policy that a run would have.
     Print(Box<Policy>),
     Run(Caller),
@@ -56,8 +55,8 @@ pub(crate) enum Format {
     Table,
     /// A JSON object.
     Json,
-    /// A frame on standard input, which is a client's socket: of the first that works of these mechanisms.
-    Frame(Choice),
+    /// A frame on standard input, which is a client's socket.
+    Frame,
 }
 
 /// Who reads the report.
@@ -119,15 +118,20 @@ fn decide(call: &Call, builds: Option<&str>, policy: Policy) -> Result<Command, 
         Call { json: true, client, probe, .. } if *client || !probe => {
             Err("--json goes with --probe alone".to_owned())
         }
-        Call { probe: true, client: true, .. } if !of_script && policy == of_mechanism => {
-            Ok(Command::Probe(Format::Frame(policy.mechanism)))
+        Call { probe: true, client, json, .. } if !of_script && policy == of_mechanism => {
+            let format = match (client, json) {
+                (true, _) => Format::Frame,
+                (_, true) => Format::Json,
+                _ => Format::Table,
+            };
+            Ok(Command::Probe(format, policy.mechanism))
         }
-        Call { probe: true, .. } | Call { client: true, .. } if of_script || of_policy => {
-            Err("--client and --probe go with no command and no other flags, but for --mechanism with both"
+        Call { probe: true, .. } => {
+            Err("--probe goes with no command, and of the other flags with --mechanism, --json and --client"
                 .to_owned())
         }
-        Call { probe: true, json, .. } => {
-            Ok(Command::Probe(if *json { Format::Json } else { Format::Table }))
+        Call { client: true, .. } if of_script || of_policy => {
+            Err("--client goes with no command, and of the other flags with --probe".to_owned())
         }
         Call { client: true, .. } => Ok(Command::Run(Caller::Client)),
         _ => script(call, builds, policy),
@@ -221,14 +225,6 @@ pub(crate) fn help() -> String {
     text + AFTER_FLAGS
 }
 
-/// Prints to standard output; a reader that went away is no reason to panic.
-pub(crate) fn print(text: &str) -> i32 {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => 0,
-        Err(_) => exit_code::FAILED,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,10 +250,12 @@ mod tests {
         assert_eq!(parse_all(&["--policy-fd=7"]), script(None, PolicyFrom::Descriptor(7), false));
         assert_eq!(parse_all(&["--tty", "--policy-fd", "7"]), script(None, PolicyFrom::Descriptor(7), true));
         assert_eq!(parse_all(&["--client"]), Ok(Command::Run(Caller::Client)));
-        assert_eq!(parse_all(&["--probe", "--json"]), Ok(Command::Probe(Format::Json)));
-        let of = |choice| Ok(Command::Probe(Format::Frame(choice)));
-        assert_eq!(parse_all(&["--probe", "--client"]), of(Choice::Auto));
-        assert_eq!(parse_all(&["--client", "--mechanism", "landlock", "--probe"]), of(Choice::Landlock));
+        let of = |format, choice| Ok(Command::Probe(format, choice));
+        assert_eq!(parse_all(&["--probe", "--json"]), of(Format::Json, Choice::Auto));
+        assert_eq!(parse_all(&["--probe", "--mechanism=rlimits"]), of(Format::Table, Choice::Rlimits));
+        assert_eq!(parse_all(&["--probe", "--client"]), of(Format::Frame, Choice::Auto));
+        let landlock = ["--client", "--mechanism", "landlock", "--probe"];
+        assert_eq!(parse_all(&landlock), of(Format::Frame, Choice::Landlock));
     }
 
     #[test]
@@ -325,7 +323,6 @@ mod tests {
             &["--probe", "--wall", "5"],
             &["--probe", "--client", "--json"],
             &["--probe", "--client", "--wall", "5"],
-            &["--probe", "--mechanism", "landlock"],
             &["--policy-fd", "5", "--report-fd", "5"],
             &["--policy-fd", "5", "true"],
             &["--policy-fd", "5", "--wall", "1"],

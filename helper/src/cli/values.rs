@@ -25,6 +25,11 @@ pub(super) fn work_dir(policy: &mut Policy, value: &OsStr) -> Result<(), String>
     let mode = [":bind", ":overlay", ":scratch"].into_iter().find(|mode| bytes.ends_with(mode.as_bytes()));
     let place = bytes.strip_suffix(mode.unwrap_or_default().as_bytes()).unwrap_or(bytes);
     let path = absolute(OsStr::from_bytes(place))?;
+    let is_missing = || Path::new(OsStr::from_bytes(&path.0)).symlink_metadata().is_err();
+    let last = Path::new(OsStr::from_bytes(place)).file_name().unwrap_or_default();
+    if mode.is_none() && last.as_bytes().contains(&b':') && is_missing() {
+        return Err(format!("{path:?} does not exist, and the modes are :bind, :overlay and :scratch"));
+    }
     policy.workdir = match mode {
         Some(":scratch") => WorkDir::ScratchAt(path),
         Some(":overlay") => WorkDir::Overlay { path, commit: Commit::default() },
@@ -46,7 +51,8 @@ pub(super) fn commit(policy: &mut Policy, when: &OsStr) -> Result<(), String> {
 pub(super) fn rule(policy: &mut Policy, path: &OsStr, access: Access) -> Result<(), String> {
     let path = absolute(path)?;
     let place = Path::new(OsStr::from_bytes(&path.0));
-    if matches!(access, Access::Ro | Access::Rw)
+    // What is not there needs no hiding.
+    if access != Access::Hide
         && place.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
     {
         return Err(format!("{path:?} does not exist"));
@@ -123,7 +129,8 @@ mod tests {
         assert_eq!(of("/srv/job/"), Ok(WorkDir::Bind(path("/srv/job"))));
         assert_eq!(of("/srv/a:bind"), Ok(WorkDir::Bind(path("/srv/a"))));
         assert_eq!(of("/srv/a:bind:bind"), Ok(WorkDir::Bind(path("/srv/a:bind"))));
-        assert_eq!(of("/srv/a:b"), Ok(WorkDir::Bind(path("/srv/a:b"))));
+        assert_eq!(of("/srv/a:b/c"), Ok(WorkDir::Bind(path("/srv/a:b/c"))));
+        assert!(of("/srv/a:b").is_err_and(|why| why.contains(":scratch")));
         assert_eq!(of("/a:overlay"), Ok(WorkDir::Overlay { path: path("/a"), commit: Commit::Never }));
         let here = std::env::current_dir().unwrap();
         assert_eq!(of("."), Ok(WorkDir::Bind(Bytes::from(here.clone()))));
@@ -137,12 +144,12 @@ mod tests {
         let of =
             |path: &str, access| after(|policy| rule(policy, OsStr::new(path), access)).map(|it| it.rules);
         let missing = "/nonexistent/data";
-        for access in [Access::Ro, Access::Rw] {
+        for access in [Access::Ro, Access::Rw, Access::Tmpfs] {
             assert_eq!(of(missing, access), Err("\"/nonexistent/data\" does not exist".to_owned()));
             assert_eq!(of("/usr/", access), Ok(vec![Rule { path: path("/usr"), access }]));
         }
         // What must not be seen is not seen either way.
-        assert!(of(missing, Access::Hide).is_ok() && of(missing, Access::Tmpfs).is_ok());
+        assert!(of(missing, Access::Hide).is_ok());
     }
 
     #[test]

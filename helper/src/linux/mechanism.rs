@@ -115,7 +115,9 @@ impl Candidates {
         let allowed: Vec<_> = BUILT.iter().copied().filter(|it| choice.allows(*it)).collect();
         let mut others = allowed.into_iter();
         let first = others.next().ok_or_else(|| {
-            let message = format_args!("this build of the jail has none for the choice {}", choice.name());
+            let built: Vec<_> = BUILT.iter().map(Mechanism::to_string).collect();
+            let message =
+                format_args!("this build has {}, and nothing else for {}", built.join(", "), choice.name());
             failure(FailureKind::Host, STEP, message)
         })?;
         Ok(Candidates { first, others, passed_over: Vec::new() })

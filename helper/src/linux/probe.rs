@@ -19,13 +19,18 @@ const STEP: &str = "probe";
 /// How long one mechanism may take; a launch takes milliseconds.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Every mechanism for itself, each in a process of its own: a launch gives up what the next one may need.
-pub(crate) fn probe_each() -> Probe {
+/// Every mechanism for itself, or only the one that is chosen, each in a process of its own: a launch gives up what the next
+/// one may need.
+pub(crate) fn probe_each(choice: Choice) -> Probe {
     let one = |mechanism| apart(mechanism).map_err(with_hint).unwrap_or_else(Capabilities::unavailable);
-    let each: BTreeMap<_, _> = BUILT.iter().map(|mechanism| (*mechanism, one(*mechanism))).collect();
+    let asked = BUILT.iter().filter(|mechanism| choice == Choice::Auto || choice.allows(**mechanism));
+    let each: BTreeMap<_, _> = asked.map(|mechanism| (*mechanism, one(*mechanism))).collect();
+    if each.is_empty() {
+        return Probe { best: probe(choice), each };
+    }
     let mut failures = Vec::new();
-    // What a run gets that leaves the choice to the jail.
-    for (mechanism, capabilities) in each.iter().filter(|(mechanism, _)| Choice::Auto.allows(**mechanism)) {
+    // What a run gets that makes this choice.
+    for (mechanism, capabilities) in each.iter().filter(|(mechanism, _)| choice.allows(**mechanism)) {
         match &capabilities.failure {
             Some(failure) => {
                 failures.push((*mechanism, failure.clone()));

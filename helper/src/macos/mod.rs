@@ -71,8 +71,8 @@ pub(crate) fn launch(plan: &Plan, stdin: Stdin, reporter: &mut Reporter) -> Resu
 }
 
 /// The only mechanism there is.
-pub(crate) fn probe_each() -> Probe {
-    let best = probe(Choice::Auto);
+pub(crate) fn probe_each(choice: Choice) -> Probe {
+    let best = probe(choice);
     Probe { each: [(Mechanism::Seatbelt, best.clone())].into(), best }
 }
 
