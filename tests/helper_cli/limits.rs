@@ -4,13 +4,14 @@ use super::judge::text;
 use crate::jail::desk::{Desk, json};
 use crate::support::Stop;
 use crate::tests;
-use agentkit_protocol::{EndedBy, Limit, Policy, WorkDir};
+use agentkit_protocol::{Bytes, EndedBy, Limit, Policy, WorkDir};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::Path;
 
 tests![
     a_file_size_limit_is_named,
+    a_process_limit_is_named,
     a_processor_limit_is_named,
     the_launchers_own_limits_are_named,
     other_processes_of_the_launcher_do_not_count,
@@ -37,6 +38,23 @@ fn a_file_size_limit_is_named() -> Result<(), Stop> {
         assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::FileSize), "{ended:?}");
     }
     assert_eq!(desk.path("work/f").metadata()?.len(), 1 << 20);
+    Ok(())
+}
+
+/// Also if the command ends as soon as it meets it, which no look from outside is fast enough for.
+fn a_process_limit_is_named() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let with_children = |number: u64| {
+        let mut policy = desk.policy("i=0; while [ $i -lt $0 ]; do sleep 60 & i=$((i+1)); done");
+        policy.argv.push(Bytes::from(number.to_string().as_bytes()));
+        policy.limits.processes = 10;
+        desk.launch(&policy)
+    };
+    for (number, is_met) in [(5, false), (12, true)] {
+        let ended = with_children(number)?.ended()?;
+        let met = ended.limits_reached.iter().any(|reached| reached.limit == Limit::Processes);
+        assert_eq!(met, is_met, "{number}: {ended:?}");
+    }
     Ok(())
 }
 

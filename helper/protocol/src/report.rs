@@ -130,7 +130,8 @@ pub enum Attack {
 pub struct Ended {
     /// The cause.
     pub ended_by: EndedBy,
-    /// Limits that the run touched, with the evidence. Touching one is not the cause of the end.
+    /// Limits that the run was seen to touch, with the evidence. Touching one is not the cause of the end. The limit on open
+    /// files is never among them: a call fails for it (`EMFILE`), and the kernel tells only the caller.
     pub limits_reached: Vec<LimitReached>,
     /// What the run used.
     pub usage: Usage,
@@ -278,7 +279,7 @@ pub enum Limit {
     Disk,
     /// The size of one file; only known where it killed the command.
     FileSize,
-    /// The number of processes.
+    /// The number of processes; known where as many were there at a look, every 10 ms, or when the command ended.
     Processes,
     /// Bytes of an output stream; the rest was thrown away.
     Output,

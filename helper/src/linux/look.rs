@@ -150,6 +150,14 @@ impl<'a> Looks<'a> {
         self.open = None;
     }
 
+    /// How many processes the command left, each of which was there together with it, with init and with the supervisor.
+    /// Those of most commands that run into their limit are gone before the next look.
+    pub(crate) fn saw_at_the_end(&mut self, left: u64) {
+        if left > 0 {
+            self.peak.tasks = self.peak.tasks.max(left.saturating_add(3));
+        }
+    }
+
     /// What is left on the host's disk, once everything is dead.
     pub(crate) fn look_at_what_is_left(&mut self) {
         if let Some(disk) = &mut self.disk {

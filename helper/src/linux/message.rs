@@ -3,9 +3,10 @@
 use super::limits;
 use super::mount_table::MountTable;
 use super::read_back::Namespaces;
+use super::reap::End;
 use super::sys;
 use crate::error::{Context, Result};
-use agentkit_protocol::{Bytes, EndedBy, Failure, ReadBack, frame};
+use agentkit_protocol::{Bytes, Failure, ReadBack, frame};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{
@@ -40,7 +41,7 @@ pub(crate) enum Message {
     /// From here on some calls wait for an answer. Comes with the descriptor to give it on.
     Asks,
     /// The command has ended.
-    Ended(EndedBy),
+    Ended(End),
     /// Of what it left behind nothing is alive any more; only where init has to see to that.
     Gone,
     /// The command was not started.

@@ -3,12 +3,15 @@
 
 use super::layers::Layer;
 use super::signals::{self, ForInit};
-use super::{deadline, sys};
+use super::{deadline, proc_files, sys};
 use crate::error::{Context, Result};
 use agentkit_protocol::EndedBy;
+use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -20,6 +23,31 @@ const SPARE: Duration = Duration::from_millis(500);
 
 /// How many are taken before init looks at its clock again: processes can end as fast as they are taken.
 const AT_ONCE: u32 = 64;
+
+/// How the command ended.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct End {
+    pub(crate) by: EndedBy,
+    /// How many processes it left, each a child of init by then, without what is below those.
+    pub(crate) left: u64,
+}
+
+impl End {
+    /// Whatever was left is still there.
+    pub(crate) fn of(by: EndedBy) -> Self {
+        let this = std::process::id();
+        let children = || proc_files::read(&format!("/proc/self/task/{this}/children")).ok();
+        // As after most commands, and one call.
+        let children = if has_no_child() { None } else { children() };
+        End { by, left: children.map_or(0, |text| text.split_whitespace().count() as u64) }
+    }
+}
+
+/// The kernel's own word for it.
+pub(crate) fn has_no_child() -> bool {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::All, flags) == Err(Errno::ECHILD)
+}
 
 /// What was found among the children that have ended.
 pub(crate) enum Dead {
@@ -63,13 +91,13 @@ pub(crate) fn die_with_supervisor(channel: &OwnedFd) -> Result<()> {
 }
 
 /// Waits for the command, passes on what asks it to end, and buries the orphans that come to pid 1 meanwhile.
-pub(crate) fn reap_until_gone(command: libc::pid_t, wall: Duration) -> Result<EndedBy> {
+pub(crate) fn reap_until_gone(command: libc::pid_t, wall: Duration) -> Result<End> {
     let deadline = deadline::after(Instant::now(), wall.saturating_add(SPARE));
     loop {
         match signals::wait_as_init(deadline)? {
             ForInit::Child => loop {
                 match bury_the_dead(command)? {
-                    Dead::Command(end) => return Ok(end),
+                    Dead::Command(by) => return Ok(End::of(by)),
                     Dead::Many if Instant::now() < deadline => {}
                     Dead::Many | Dead::NoMore => break,
                 }
@@ -77,7 +105,7 @@ pub(crate) fn reap_until_gone(command: libc::pid_t, wall: Duration) -> Result<En
             // The command was not waited for yet, so that the number is still that of the group it leads. A dead group
             // needs no signal.
             ForInit::PassOn(signal) => drop(sys::signal_group(command, signal)),
-            ForInit::Late => return Ok(EndedBy::WallClock),
+            ForInit::Late => return Ok(End::of(EndedBy::WallClock)),
         }
     }
 }

@@ -246,11 +246,14 @@ impl<'a> Supervisor<'a> {
                 let topics = self.jail.held_by.topics(self.plan);
                 self.asked = descriptors.into_iter().next().map(|listener| Asked::new(listener, topics));
             }
-            Some((Message::Ended(ended), _)) => {
-                let running = self.started.as_ref();
+            Some((Message::Ended(end), _)) => {
+                let mut running = self.started.as_mut();
+                if let Some(running) = &mut running {
+                    running.looks.saw_at_the_end(end.left);
+                }
                 // The command may have died of it before the next look.
                 let out_of_memory = running.is_some_and(|running| running.looks.kernels_kills() > 0);
-                self.kill(Cause::Ended(if out_of_memory { EndedBy::Memory } else { ended }));
+                self.kill(Cause::Ended(if out_of_memory { EndedBy::Memory } else { end.by }));
             }
             Some((Message::Gone, _)) => {}
             // Waited for before.

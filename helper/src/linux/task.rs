@@ -35,6 +35,7 @@ pub(crate) struct Task<'a> {
     /// Missing in a probe, which ends where the command would start.
     pub(crate) program: Option<&'a Program>,
     /// What a program needs of the host, in a probe too.
+    #[cfg_attr(not(feature = "landlock"), expect(dead_code, reason = "the others have it in their view"))]
     pub(crate) grants: &'a [PathBuf],
     /// The caller's terminal, if the command is to have one of its own.
     pub(crate) terminal: Option<Terminal>,

@@ -9,7 +9,7 @@ use crate::linux::asked::Topics;
 use crate::linux::enclosed;
 use crate::linux::exec::{Command, Places, Streams, TEMPORARY};
 use crate::linux::message::{self, Message};
-use crate::linux::reap::{die_with_supervisor, reap_until_gone};
+use crate::linux::reap::{End, die_with_supervisor, reap_until_gone};
 use crate::linux::resolve::replaced;
 use crate::linux::view::HOME;
 use crate::linux::{limits, privileges, read_back, sanitize, seccomp, second_wall, signals, sys};
@@ -87,7 +87,7 @@ fn run(channel: &OwnedFd) -> Result<Message> {
     let handles: Vec<_> = [&processes, &private].into_iter().chain(&workdir).map(AsFd::as_fd).collect();
     let told = message::send(channel.as_fd(), &Message::Started { read_back }, &handles)
         .context(STEP, "report the start");
-    let Some(pid) = command else { return told.map(|()| Message::Ended(EndedBy::Exit(0))) };
+    let Some(pid) = command else { return told.map(|()| Message::Ended(End::of(EndedBy::Exit(0)))) };
     let wall = Duration::from_millis(plan.limits.wall_ms);
     Ok(told.and_then(|()| reap_until_gone(pid, wall)).map_or_else(Message::Broke, Message::Ended))
 }

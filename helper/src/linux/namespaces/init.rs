@@ -11,7 +11,7 @@ use crate::linux::layers::Layer;
 use crate::linux::message::{self, Message, Outside};
 use crate::linux::mount_table::keep_apart;
 use crate::linux::pty;
-use crate::linux::reap::{die_with_supervisor, reap_until_gone};
+use crate::linux::reap::{End, die_with_supervisor, reap_until_gone};
 use crate::linux::relay::Relays;
 use crate::linux::task::{Entrance, Task};
 use crate::linux::view::HOME;
@@ -86,7 +86,7 @@ fn run(task: &Task<'_>, entrance: &mut Entrance, channel: &OwnedFd) -> Result<Me
     let handles: Vec<_> = handles.chain(mounted.watched.iter().map(AsFd::as_fd)).collect();
     let told = message::send(channel.as_fd(), &Message::Started { read_back }, &handles)
         .context(STEP, "report the start");
-    let Some(pid) = command else { return told.map(|()| Message::Ended(EndedBy::Exit(0))) };
+    let Some(pid) = command else { return told.map(|()| Message::Ended(End::of(EndedBy::Exit(0)))) };
     let wall = Duration::from_millis(task.plan.limits.wall_ms);
     Ok(told.and_then(|()| reap_until_gone(pid, wall)).map_or_else(Message::Broke, Message::Ended))
 }

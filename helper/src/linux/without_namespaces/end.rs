@@ -6,13 +6,12 @@
 use super::STEP;
 use crate::error::{Context, Result, failure};
 use crate::linux::deadline;
+use crate::linux::reap::has_no_child;
 use crate::linux::sys::{self, Handled};
 use crate::linux::usage::{self, Process};
 use agentkit_protocol::FailureKind;
-use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -65,12 +64,6 @@ pub(super) fn everything(version: u32) -> Result<()> {
 pub(super) fn strays(version: u32, is_ours: impl Fn(&Process) -> bool) -> Result<()> {
     kill_at_once(version);
     until(is_ours, || true)
-}
-
-/// The kernel's own word for it.
-fn has_no_child() -> bool {
-    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    waitid(Id::All, flags) == Err(Errno::ECHILD)
 }
 
 /// Ended children are waited for.

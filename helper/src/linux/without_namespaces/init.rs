@@ -7,7 +7,7 @@ use super::private::Private;
 use super::{STEP, end};
 use crate::error::{Context, Result};
 use crate::linux::message::{self, Message, Order};
-use crate::linux::reap::{Dead, bury_the_dead};
+use crate::linux::reap::{Dead, End, bury_the_dead};
 use crate::linux::signals::{self, SOON};
 use crate::linux::task::{Entrance, Task};
 use crate::linux::{deadline, privileges, pty, sys};
@@ -88,7 +88,7 @@ fn run(
         .collect();
     let told = message::send(channel.as_fd(), &Message::Started { read_back }, &handles)
         .context(STEP, "report the start");
-    let Some(pid) = command else { return told.map(|()| Some(Message::Ended(EndedBy::Exit(0)))) };
+    let Some(pid) = command else { return told.map(|()| Some(Message::Ended(End::of(EndedBy::Exit(0))))) };
     let time = Duration::from_millis(task.plan.limits.wall_ms).saturating_add(SPARE);
     let deadline = deadline::after(Instant::now(), time);
     let ended = told.and_then(|()| follow(pid, supervisor, channel, deadline));
@@ -124,18 +124,18 @@ fn follow(
     supervisor: Pid,
     channel: &OwnedFd,
     deadline: Instant,
-) -> Result<Option<EndedBy>> {
+) -> Result<Option<End>> {
     let signals = signals::open_as_init()?;
     let mut is_small = false;
     loop {
         let dead = bury_the_dead(command)?;
-        if let Dead::Command(end) = dead {
-            return Ok(Some(end));
+        if let Dead::Command(by) = dead {
+            return Ok(Some(End::of(by)));
         }
         let is_busy = matches!(dead, Dead::Many);
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(Some(EndedBy::WallClock));
+            return Ok(Some(End::of(EndedBy::WallClock)));
         }
         let time = if is_small { left } else { left.min(SOON) };
         let timeout = match is_busy {
