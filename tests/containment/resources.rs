@@ -41,6 +41,7 @@ attacks![
     disk_hog_that_reserves,
     disk_hog_of_files_without_a_name,
     disk_hog_of_a_thread_with_its_own_descriptors,
+    disk_hog_that_nobody_may_look_into,
     disk_hog_that_has_ended,
     disk_hog_behind_a_closed_door,
     many_descriptors,
@@ -558,6 +559,17 @@ fn disk_hog_of_a_thread_with_its_own_descriptors(who: Who) -> Result<(), Stop> {
          \x20       os.posix_fallocate(os.open('part', os.O_CREAT | os.O_WRONLY), 0, 1 << 20); os.unlink('part'); time.sleep(0.01)\n\
          \x20   time.sleep(0.2)\n\
          thread = threading.Thread(target=hog); thread.start(); thread.join()",
+    )
+}
+
+/// By PR_SET_DUMPABLE, after which its list of descriptors is closed to its own user too.
+fn disk_hog_that_nobody_may_look_into(who: Who) -> Result<(), Stop> {
+    fills(
+        who,
+        "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n\
+         for at in range(64):\n\
+         \x20   os.posix_fallocate(os.open('part', os.O_CREAT | os.O_WRONLY), 0, 1 << 20); os.unlink('part'); time.sleep(0.01)\n\
+         time.sleep(0.2)",
     )
 }
 

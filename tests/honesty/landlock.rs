@@ -30,6 +30,7 @@ pub(crate) const TESTS: &[Named] = &[
     }),
     ("a_jail_within_a_jail_has_no_network", a_jail_within_a_jail_has_no_network),
     ("too_few_descriptors_leave_nothing", too_few_descriptors_leave_nothing),
+    ("what_proc_does_not_show_is_not_claimed", what_proc_does_not_show_is_not_claimed),
     ("input_that_nobody_ends_holds_up_nothing", input_that_nobody_ends_holds_up_nothing),
 ];
 
@@ -112,6 +113,30 @@ fn what_takes_mounts_is_refused_by_name() -> Result<(), Stop> {
     refused(&bound, "git")?;
     let run = desk.launch(&Policy { git: GitNames::Off, ..bound })?;
     assert_eq!(run.status.code(), Some(0), "{run:?}");
+    Ok(())
+}
+
+/// It is the host's, and the looks go through it.
+fn what_proc_does_not_show_is_not_claimed() -> Result<(), Stop> {
+    need("root")?;
+    let desk = desk()?;
+    let probe = |before: &[&str]| -> Result<Probe, Stop> {
+        let before: Vec<_> = before.iter().map(|word| (*word).to_owned()).collect();
+        Ok(serde_json::from_slice(&desk.call_under(&before, &["--probe", "--json"], b"")?.stdout)?)
+    };
+    let hiding = "mount -t proc -o hidepid=2 proc /proc; exec \"$0\" \"$@\"";
+    let found = &probe(&["unshare", "--mount", "sh", "-c", hiding])?.each[&Mechanism::Landlock];
+    for control in [Control::MemoryLimited, Control::DiskLimited] {
+        let level = found.level(control);
+        assert!(matches!(&level, Level::None(why) if why.contains("hidepid")), "{control}: {level}");
+    }
+    let of_outside = probe(&["unshare", "--pid", "--fork", "--kill-child"])?;
+    let failure = of_outside.each[&Mechanism::Landlock].failure.as_ref();
+    assert!(
+        failure.is_some_and(|it| it.message.contains("another pid namespace") && it.hint.is_some()),
+        "{failure:?}"
+    );
+    assert_eq!(of_outside.best.mechanism, Some(Mechanism::Namespaces));
     Ok(())
 }
 

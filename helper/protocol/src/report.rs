@@ -101,6 +101,9 @@ pub struct Domain {
     /// How many processes and threads of that user were alive outside of the run: they count toward its process limit,
     /// which was raised by as many.
     pub others: u64,
+    /// Whether the host's `/proc` hides processes that may not be traced (`hidepid`), so that one can keep out of what is
+    /// added up.
+    pub hidden: bool,
 }
 
 /// One thing that was tried.

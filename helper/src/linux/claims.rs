@@ -20,6 +20,11 @@ pub(crate) fn held(holds: bool, reason: &str) -> Level {
     if holds { Level::Full } else { Level::None(reason.to_owned()) }
 }
 
+/// What no look at a work dir counts.
+pub(crate) const UNCOUNTED: &str = "without what lies in other file systems that are mounted in it, and without files that \
+    are left in mappings or messages alone, or to processes that each end before a look comes to them; what comes within the \
+    last look is only reported";
+
 /// What adding up tells of processor time.
 pub(crate) fn cpu() -> Level {
     let claim = "each process by RLIMIT_CPU; the supervisor adds up the tree every 10 ms, without what a process, and those it \
@@ -32,7 +37,7 @@ pub(crate) fn polled_memory(unseen: &str) -> Level {
     let claim = format!(
         "the supervisor adds up every 10 ms what is resident, page tables, swapped pages, what sockets queue, and shared \
          memory up to where it was seen mapped; not {unseen}shared memory that was unmapped but for a part between two \
-         looks, pipes (64 MiB for each user), and the kernel's own small objects such as file locks and mappings; files in memory count \
+         looks, what only processes hold that each end before a look comes to them and pass it on, pipes (64 MiB for each user), and the kernel's own small objects such as file locks and mappings; files in memory count \
          toward disk. Whoever keeps a process's mappings locked can delay a look, and with it signals, for seconds, and \
          the wall clock for half a second. If it is required, a cgroup is made for it where the launcher may"
     );

@@ -1,7 +1,7 @@
 //! From what was read back to what may be claimed of a jail that has namespaces of its own, whoever made them.
 
 use crate::error::Result;
-use crate::linux::claims::{FILTER_MODE, cpu, held, is_unprivileged, polled_memory, privileges};
+use crate::linux::claims::{FILTER_MODE, UNCOUNTED, cpu, held, is_unprivileged, polled_memory, privileges};
 use crate::linux::layers::claim;
 use crate::promises;
 use crate::validate::Plan;
@@ -132,13 +132,11 @@ fn disk(mechanism: Mechanism, state: &ReadBack, plan: &Plan) -> Level {
         ),
         WorkDir::Scratch | WorkDir::ScratchAt(_) | WorkDir::Overlay { .. } => Level::Full,
         WorkDir::Bind(_) if mechanism != Mechanism::Bubblewrap && plan.workdir_read_only && state.workdir_read_only => Level::Full,
-        WorkDir::Bind(_) => Level::Polled(
+        WorkDir::Bind(_) => Level::Polled(format!(
             "the private directories are bounded together by the kernel; in the work dir the supervisor looks every 10 ms at \
              what its file system lost and counts what was added to files, as a whole those that changed before it had come \
-             to them; without files that are left in mappings or messages alone, and what comes within the last look is \
-             only reported"
-                .to_owned(),
-        ),
+             to them; {UNCOUNTED}"
+        )),
     }
 }
 

@@ -153,7 +153,7 @@ pub(super) fn with_hint(failure: Failure) -> Failure {
     Failure { hint: hint.or(failure.hint), ..failure }
 }
 
-/// What a person can do, if something was used up. (A user has no namespaces left mostly because there are none to have.)
+/// What a person can do, if something was used up. (A user has no namespaces left mostly because there are none to have, of users or of networks.)
 fn in_a_shortage(failure: &Failure) -> Option<&'static str> {
     Some(match failure.errno? {
         libc::EMFILE => "raise the launcher's limit of open files (ulimit -n)",
@@ -162,7 +162,7 @@ fn in_a_shortage(failure: &Failure) -> Option<&'static str> {
         libc::ENOMEM => "free memory, or raise the launcher's limit of address space (ulimit -v)",
         libc::ENFILE => "the host has too many open files: see sysctl fs.file-max",
         libc::EDQUOT => "a quota of the launcher's user is used up",
-        libc::ENOSPC if failure.step != "namespaces" => {
+        libc::ENOSPC if !["namespaces", "network"].contains(&&*failure.step) => {
             "no room is left: on a disk, or of what the kernel keeps for this user"
         }
         libc::EBUSY | libc::EINTR | libc::EIO | libc::ENOBUFS | libc::ETIMEDOUT | libc::ETOOMANYREFS => {

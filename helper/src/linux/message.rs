@@ -57,13 +57,15 @@ pub(crate) struct Outside {
     pub(crate) namespaces: Namespaces,
     /// Where processes of the host can be seen.
     pub(crate) processes: Vec<Bytes>,
+    /// Whether `/proc` hides those that this process may not trace.
+    pub(crate) hidden: bool,
 }
 
 impl Outside {
     pub(crate) fn look() -> Result<Self> {
         let mounts = MountTable::of_this_process(STEP)?;
         let processes = mounts.of_processes().map(|path| Bytes::from(path.as_os_str().as_bytes())).collect();
-        Ok(Outside { namespaces: Namespaces::of_this_process()?, processes })
+        Ok(Outside { namespaces: Namespaces::of_this_process()?, processes, hidden: mounts.hide_processes() })
     }
 }
 

@@ -49,6 +49,15 @@ impl MountTable {
         self.lines().filter(|line| line.kind == b"proc").map(|line| plain(line.point))
     }
 
+    /// Whether `/proc` hides processes from whoever may not trace them; see proc(5).
+    pub(crate) fn hide_processes(&self) -> bool {
+        let mut lines = self.0.split(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b' '));
+        let options = lines.rfind(|line| line.clone().nth(4) == Some(b"/proc")).and_then(Iterator::last);
+        let mut options = options.unwrap_or_default().split(|byte| *byte == b',');
+        options
+            .any(|option| option.starts_with(b"hidepid=") && !matches!(option, b"hidepid=off" | b"hidepid=0"))
+    }
+
     /// Whether what is mounted in one of them arrives in copies, or the other way round; see mount_namespaces(7).
     #[cfg(feature = "bubblewrap")]
     pub(crate) fn spreads(&self) -> bool {
@@ -140,6 +149,22 @@ mod tests {
         let found: Vec<_> = MountTable(table.to_vec()).of_processes().collect();
         let paths: Vec<_> = found.iter().map(|path| path.as_os_str().as_bytes()).collect();
         assert_eq!(paths, [&b"/proc"[..], b"/srv/a b\\\nc", b"/srv/x\xff"]);
+    }
+
+    #[test]
+    fn a_proc_that_hides_processes_is_known() {
+        let hides = |options: &str| {
+            let table = format!(
+                "22 27 0:21 / /proc rw - proc proc rw\n23 22 0:22 / /proc rw - proc proc {options}\n"
+            );
+            MountTable(table.into()).hide_processes()
+        };
+        assert!(
+            hides("rw,hidepid=invisible") && hides("rw,gid=4,hidepid=1") && hides("hidepid=ptraceable,rw")
+        );
+        assert!(
+            !hides("rw") && !hides("rw,hidepid=0") && !hides("rw,hidepid=off") && !hides("rw,subset=pid")
+        );
     }
 
     #[test]

@@ -194,6 +194,11 @@ pub(crate) fn threads(proc: &OwnedFd, pid: u32) -> Vec<u32> {
     names.collect()
 }
 
+/// Whether a thread (`PID/task/TID`) still has memory: one that has ended, or is about to, has none.
+pub(crate) fn has_memory(proc: &OwnedFd, thread: &str) -> bool {
+    read(proc, &format!("{thread}/statm")).is_ok_and(|text| !text.starts_with("0 "))
+}
+
 /// The text of `/proc/PID/maps`. It comes in pieces, each less than a page, and only the end says that it is the end.
 pub(crate) fn maps(proc: &OwnedFd, process: &Process) -> io::Result<String> {
     let mut bytes = Vec::new();

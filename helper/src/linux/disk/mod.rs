@@ -7,6 +7,7 @@ use super::tree::{Bounds, FileId, Step, Walk};
 use super::usage::{self, Process};
 use before::Before;
 use nix::dir::Dir;
+use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::libc;
 use nix::sys::stat::{Mode, fstatat};
@@ -31,6 +32,8 @@ const CLOCK_STEP: Duration = Duration::from_millis(10);
 /// Looks at one work dir.
 pub(crate) struct Disk {
     workdir: OwnedFd,
+    /// The jail's init, which is closed to everybody and has no file there.
+    init: u32,
     /// The most that was free so far: what others give back meanwhile must not hide what the run takes.
     most_free: u64,
     started: Duration,
@@ -52,11 +55,12 @@ struct Count {
 
 impl Disk {
     /// Begins before the command does.
-    pub(crate) fn new(workdir: OwnedFd) -> Self {
+    pub(crate) fn new(workdir: OwnedFd, init: u32) -> Self {
         let now = clock_gettime(ClockId::CLOCK_REALTIME).map_or(Duration::ZERO, Duration::from);
         let (most_free, started) = (free(&workdir).unwrap_or(0), now.saturating_sub(CLOCK_STEP));
         Disk {
             workdir,
+            init,
             most_free,
             started,
             before: Before::default(),
@@ -108,10 +112,10 @@ impl Disk {
     /// Begins with files that have no name left, since processes close them at any time.
     fn begin(&self, proc: &OwnedFd, processes: &[Process]) -> Option<Count> {
         let mut count = Count { walk: tree_of(&self.workdir)?, bytes: 0, linked: HashSet::new() };
-        for process in processes {
+        for process in processes.iter().filter(|process| process.pid != self.init) {
             // A thread can have descriptors of its own.
             for thread in usage::threads(proc, process.pid) {
-                count.add_open_files(proc, &format!("{}/task/{thread}/fd", process.pid), &self.before);
+                count.add_open_files(proc, &format!("{}/task/{thread}", process.pid), &self.before);
             }
         }
         Some(count)
@@ -168,9 +172,19 @@ impl Count {
         }
     }
 
-    fn add_open_files(&mut self, proc: &OwnedFd, path: &str, before: &Before) {
+    /// A process can close itself to all others (`PR_SET_DUMPABLE`, or a program that it cannot read), and what it has then
+    /// opened nobody can tell. So it is when it is about to be gone, but without memory of its own.
+    fn add_open_files(&mut self, proc: &OwnedFd, thread: &str, before: &Before) {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-        let Ok(mut open) = Dir::openat(proc.as_fd(), path, flags, Mode::empty()) else { return };
+        let mut open = match Dir::openat(proc.as_fd(), format!("{thread}/fd").as_str(), flags, Mode::empty())
+        {
+            Ok(open) => open,
+            Err(Errno::EACCES | Errno::EPERM) if usage::has_memory(proc, thread) => {
+                self.bytes = u64::MAX;
+                return;
+            }
+            Err(_) => return,
+        };
         let names: Vec<_> = open.iter().flatten().map(|entry| entry.file_name().to_owned()).collect();
         for name in names {
             let Ok(stat) = fstatat(&open, &*name, AtFlags::empty()) else { continue };
@@ -224,7 +238,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let open = |path: &std::path::Path| OwnedFd::from(File::open(path).unwrap());
         fs::write(dir.path().join("old"), vec![1; 1 << 20]).unwrap();
-        let mut disk = Disk::new(open(dir.path()));
+        let mut disk = Disk::new(open(dir.path()), 0);
         // Later than anything there is.
         disk.started += CLOCK_STEP * 2;
         while clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map(Duration::from).unwrap() < disk.started {}
@@ -254,7 +268,7 @@ mod tests {
         let (below, old) = (dir.path().join("below"), dir.path().join("below/old"));
         fs::create_dir(&below).unwrap();
         fs::write(&old, vec![1; 4 << 20]).unwrap();
-        let mut disk = Disk::new(OwnedFd::from(File::open(dir.path()).unwrap()));
+        let mut disk = Disk::new(OwnedFd::from(File::open(dir.path()).unwrap()), 0);
         // Later than anything there is.
         disk.started += CLOCK_STEP * 2;
         while clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map(Duration::from).unwrap() < disk.started {}
@@ -292,7 +306,7 @@ mod tests {
         let closed = dir.path().join("closed");
         let before = fs::metadata(&closed).unwrap().permissions();
         mode("closed", 0);
-        let mut disk = Disk::new(OwnedFd::from(File::open(dir.path()).unwrap()));
+        let mut disk = Disk::new(OwnedFd::from(File::open(dir.path()).unwrap()), 0);
         let proc = OwnedFd::from(File::open("/proc").unwrap());
         // Whoever can read everything finds everything.
         let all = fs::read_dir(&closed).is_ok();

@@ -1,8 +1,8 @@
 //! From what was tried and read back to what may be claimed.
 
-use crate::linux::claims::{FILTER_MODE, cpu, held, is_unprivileged, privileges};
+use crate::linux::claims::{FILTER_MODE, held, is_unprivileged, privileges};
 use crate::linux::layers::claim;
-use crate::linux::without_namespaces::{memory, polled_disk, process_limit};
+use crate::linux::without_namespaces::{cpu, memory, polled_disk, process_limit};
 use crate::validate::Plan;
 use agentkit_protocol::{Attack, Capabilities, Control, Domain, Level, Mechanism, Net, ReadBack, WorkDir};
 
@@ -26,9 +26,9 @@ pub(super) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
         (Control::FilesystemConfined, filesystem(domain, filtered && unprivileged)),
         (Control::ProcessesIsolated, processes(domain)),
         (Control::ProcessesContained, process_limit(domain, state, plan)),
-        (Control::MemoryLimited, memory(state, plan)),
-        (Control::DiskLimited, polled_disk(plan)),
-        (Control::CpuLimited, cpu()),
+        (Control::MemoryLimited, memory(domain, state, plan)),
+        (Control::DiskLimited, polled_disk(domain, plan)),
+        (Control::CpuLimited, cpu(domain)),
         (Control::SyscallsFiltered, held(filtered, "seccomp is not in filter mode")),
         (Control::PrivilegesDropped, privileges(unprivileged)),
         (Control::EnvironmentScrubbed, environment()),
@@ -123,7 +123,7 @@ mod tests {
             outer_uid: 1000,
             limits_bind: true,
             rlimits: [("nproc".to_owned(), 70)].into(),
-            domain: Some(Domain { version: 7, refused, exclusive_user: true, others: 6 }),
+            domain: Some(Domain { version: 7, refused, exclusive_user: true, others: 6, hidden: false }),
             ..ReadBack::default()
         }
     }
@@ -166,6 +166,7 @@ mod tests {
         };
         assert_eq!(lost(shared), [FilesystemConfined, ProcessesIsolated]);
         assert_eq!(unless(Attack::Signal), []);
+        assert_eq!(lost(|_, domain| domain.hidden = true), [MemoryLimited, DiskLimited]);
         assert_eq!(lost(|_, domain| domain.others = 0), [ProcessesContained]);
         let privileged = [NetworkBlocked, FilesystemConfined, PrivilegesDropped];
         assert_eq!(lost(|state, _| state.no_new_privs = false), privileged);
@@ -181,6 +182,11 @@ mod tests {
             domain.version = 2;
         });
         let says = |control, what: &str| old.level(control).reason().is_some_and(|why| why.contains(what));
+        for control in [Control::MemoryLimited, Control::DiskLimited, Control::CpuLimited] {
+            let level = old.level(control);
+            assert!(matches!(level, Level::Partial(_)) && says(control, "stops or kills"), "{level}");
+        }
+        assert!(!old.level(Control::ProcessesContained).is_full());
         assert!(says(Control::FilesystemConfined, "6.2") && says(Control::KilledAsATree, "6.12"), "{old:?}");
     }
 

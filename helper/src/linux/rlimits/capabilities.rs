@@ -1,8 +1,8 @@
 //! From what was tried and read back to what may be claimed.
 
-use crate::linux::claims::{self, FILTER_MODE, cpu, held, is_unprivileged};
+use crate::linux::claims::{self, FILTER_MODE, held, is_unprivileged};
 use crate::linux::layers::claim;
-use crate::linux::without_namespaces::{memory, polled_disk, process_limit};
+use crate::linux::without_namespaces::{cpu, memory, polled_disk, process_limit, while_watched};
 use crate::validate::Plan;
 use agentkit_protocol::{Attack, Capabilities, Control, Domain, Level, Mechanism, Net, ReadBack};
 
@@ -18,17 +18,18 @@ pub(super) fn derive(state: &ReadBack, plan: &Plan, why_unfiltered: Option<&str>
         (Control::FilesystemConfined, not_confined("files: the command may do with each what its user may")),
         (Control::ProcessesIsolated, processes(found)),
         (Control::ProcessesContained, process_limit(found, state, plan)),
-        (Control::MemoryLimited, while_watched(memory_limit(found, state, plan))),
-        (Control::DiskLimited, while_watched(disk(plan))),
-        (Control::CpuLimited, while_watched(cpu())),
+        (Control::MemoryLimited, memory_limit(found, state, plan)),
+        (Control::DiskLimited, disk(found, plan)),
+        (Control::CpuLimited, cpu(found)),
         (Control::SyscallsFiltered, held(filtered, why_unfiltered)),
         (Control::PrivilegesDropped, privileges(unprivileged, filtered)),
         (Control::EnvironmentScrubbed, environment(found)),
         (
             Control::KilledAsATree,
-            while_watched(Level::Partial(
-                "the jail's init, or else the supervisor, ends what is left".to_owned(),
-            )),
+            while_watched(
+                found,
+                Level::Partial("the jail's init, or else the supervisor, ends what is left".to_owned()),
+            ),
         ),
     ];
     Capabilities {
@@ -53,16 +54,6 @@ fn processes(found: &Domain) -> Level {
     not_confined(
         "processes: those of the host are seen, and those of the same user can be signalled and changed",
     )
-}
-
-/// What depends on those whom the command can signal.
-fn while_watched(level: Level) -> Level {
-    match level {
-        Level::Polled(how) | Level::Partial(how) => Level::Partial(format!(
-            "{how}; all this only until the command stops or kills the supervisor or init, which it can"
-        )),
-        other => other,
-    }
 }
 
 fn network(found: &Domain, holds: bool, plan: &Plan, why_unfiltered: &str) -> Level {
@@ -92,7 +83,7 @@ fn privileges(unprivileged: bool, filtered: bool) -> Level {
 
 /// A cgroup that the launcher's user made can be changed by whoever is that user.
 fn memory_limit(found: &Domain, state: &ReadBack, plan: &Plan) -> Level {
-    match memory(state, plan) {
+    match memory(found, state, plan) {
         Level::Full if !found.exclusive_user => Level::Partial(
             "a cgroup limits it that the command, as the same user, can change or leave".to_owned(),
         ),
@@ -100,9 +91,9 @@ fn memory_limit(found: &Domain, state: &ReadBack, plan: &Plan) -> Level {
     }
 }
 
-fn disk(plan: &Plan) -> Level {
-    match polled_disk(plan) {
-        Level::Polled(how) => {
+fn disk(found: &Domain, plan: &Plan) -> Level {
+    match polled_disk(found, plan) {
+        Level::Polled(how) | Level::Partial(how) => {
             Level::Partial(format!("{how}; what the command writes elsewhere is only bounded for each file"))
         }
         other => other,

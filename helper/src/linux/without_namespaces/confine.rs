@@ -37,6 +37,8 @@ pub(super) struct Confinement<'a> {
     exclusive_user: bool,
     /// See [`Domain::others`].
     others: u64,
+    /// See [`Domain::hidden`].
+    hidden: bool,
     /// Whether uids are those that the kernel goes by, and so whether the process limit binds this one.
     first_users: bool,
     limits_bind: bool,
@@ -50,6 +52,7 @@ impl<'a> Confinement<'a> {
             wall,
             exclusive_user: task.identity.is_exclusive(),
             others: 0,
+            hidden: outside.hidden,
             first_users: outside.namespaces.are_the_first_users(),
             limits_bind: false,
             canary: private.path.join(OsStr::from_bytes(CANARY.to_bytes())),
@@ -143,6 +146,7 @@ impl<'a> Confinement<'a> {
             refused: self.attack(init),
             exclusive_user: self.exclusive_user,
             others: self.others,
+            hidden: self.hidden,
         };
         let mut state = ReadBack {
             domain: Some(found),

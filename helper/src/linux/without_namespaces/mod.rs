@@ -17,7 +17,7 @@ mod refuse;
 mod tree;
 mod wall;
 
-pub(crate) use claims::{memory, polled_disk, process_limit};
+pub(crate) use claims::{cpu, memory, polled_disk, process_limit, while_watched};
 pub(crate) use end::{KNOWS_SIGNALS, SIGNALS};
 pub(crate) use private::Private;
 pub(crate) use refuse::{cannot, what_takes_namespaces};
@@ -37,7 +37,7 @@ use crate::linux::view::{Access, View};
 use confine::Confinement;
 use nix::fcntl::{OFlag, open};
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, umask};
 use std::io;
 
 const STEP: &str = "init";
@@ -71,6 +71,8 @@ pub(crate) fn enter(
     outside: &Outside,
 ) -> Result<Jail> {
     refuse::unmapped_owners(task, &entrance.view, wall.mechanism())?;
+    refuse::another_proc()?;
+    umask(Mode::empty());
     let private = Private::make(task.plan, &entrance.view)?;
     // Whoever is left without an init comes to us.
     nix::sys::prctl::set_child_subreaper(true)

@@ -16,6 +16,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -23,8 +24,8 @@ use std::time::{Duration, Instant};
 
 /// Where temporary files usually are.
 const USUAL: [&str; 2] = ["/tmp", "/var/tmp"];
-/// A launcher with the same number may have been killed before.
-const MOST_NAMES: u32 = 64;
+/// Nobody else can tell the names that will be tried, so as to be there before.
+const MOST_NAMES: u32 = 8;
 /// How long a tree may take to be removed.
 const REMOVAL: Duration = Duration::from_secs(60);
 /// What nobody in the jail may open: by trying to, it is found out that nobody can.
@@ -149,8 +150,10 @@ impl Drop for Private {
 }
 
 fn make_unique(parent: BorrowedFd) -> io::Result<CString> {
-    for number in 0..MOST_NAMES {
-        let name = CString::new(format!("agentkit-jail-{}-{number}", std::process::id()))?;
+    for _ in 0..MOST_NAMES {
+        // Such a state is made of random numbers, and of nothing else.
+        let number = RandomState::new().build_hasher().finish();
+        let name = CString::new(format!("agentkit-jail-{}-{number:016x}", std::process::id()))?;
         match mkdirat(parent, name.as_c_str(), Mode::S_IRWXU) {
             Ok(()) => return Ok(name),
             Err(Errno::EEXIST) => {}

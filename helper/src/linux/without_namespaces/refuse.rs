@@ -1,10 +1,12 @@
 //! What only namespaces can do is refused by name.
 
-use crate::error::{Hint, Result, failure, policy};
+use super::STEP;
+use crate::error::{Context, Hint, Result, failure, policy};
 use crate::linux::git::HOW_TO_DO_WITHOUT;
 use crate::linux::task::Task;
 use crate::linux::view::View;
 use agentkit_protocol::{Failure, FailureKind, Mechanism, WorkDir};
+use std::ffi::OsStr;
 
 const HINT: &str = "that takes the mechanism `namespaces`, and so a host that allows user namespaces";
 
@@ -45,6 +47,17 @@ pub(super) fn unmapped_owners(task: &Task, view: &View, mechanism: Mechanism) ->
             Err(Failure { hint: Some(hint), ..failure(FailureKind::Host, &mechanism.to_string(), message) })
         }
     }
+}
+
+/// In a `/proc` of another pid namespace this process's descendants have other numbers, or are not to be found.
+pub(super) fn another_proc() -> Result<()> {
+    let own = std::fs::read_link("/proc/self").context(STEP, "read the link /proc/self")?;
+    if own.as_os_str() == OsStr::new(&std::process::id().to_string()) {
+        return Ok(());
+    }
+    let message = format_args!("/proc is of another pid namespace: this process is {own:?} in there");
+    Err(failure(FailureKind::Host, STEP, message))
+        .hint("mount a /proc of this one (unshare --mount-proc does), or take the mechanism namespaces, which makes its own")
 }
 
 /// A policy that this mechanism cannot keep.
