@@ -10,9 +10,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::need::need;
-use support::{Stop, eventually, processes, seccomp, trial};
+use support::{PATIENCE, Stop, eventually, processes, seccomp, sometimes_within, trial};
 
 /// Set when this program runs itself: the scenario that needs a process of its own.
 const ALONE: &str = "AGENTKIT_TEST_ALONE";
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         trial("the_wall_clock_stops_a_sleeper", the_wall_clock_stops_a_sleeper),
         trial("orphans_that_hold_the_pipes_do_not_hold_the_caller", orphans_do_not_hold_the_caller),
         trial("cancel_kills_the_tree", cancel_kills_the_tree),
+        trial("a_cancel_during_the_start_says_whether_it_ran", a_cancel_during_the_start_says_whether_it_ran),
         trial("changes_above_a_work_dir_come_back", changes_above_a_work_dir_come_back),
         trial("many_threads_share_a_sandbox", many_threads_share_a_sandbox),
         trial("a_flood_leaves_memory_bounded", a_flood_leaves_memory_bounded),
@@ -159,38 +160,75 @@ fn the_callers_environment_stays_out() -> Result<(), Stop> {
 }
 
 fn the_wall_clock_stops_a_sleeper() -> Result<(), Stop> {
-    let start = Instant::now();
-    let outcome = sandbox()?.command(["sleep", "1000"]).wall(Duration::from_millis(300)).run()?;
-    assert_eq!(outcome.ended.ended_by, EndedBy::WallClock);
-    assert_eq!(outcome.describe(), "killed at the wall-clock limit of 300 ms");
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
-    Ok(())
+    let sandbox = sandbox()?;
+    sometimes_within(Duration::from_secs(3), || {
+        let outcome = sandbox.command(["sleep", "1000"]).wall(Duration::from_millis(300)).run()?;
+        assert_eq!(outcome.ended.ended_by, EndedBy::WallClock);
+        assert_eq!(outcome.describe(), "killed at the wall-clock limit of 300 ms");
+        Ok(())
+    })
 }
 
 fn orphans_do_not_hold_the_caller() -> Result<(), Stop> {
-    let start = Instant::now();
-    let outcome = shell("sleep 1000 & setsid sleep 1000 & echo done")?;
-    assert_eq!((outcome.stdout.text(), outcome.exit_code()), ("done\n".into(), Some(0)));
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
-    Ok(())
+    // Whoever waited for the end of the output would give up after two seconds.
+    sometimes_within(Duration::from_secs(2), || {
+        let outcome = shell("sleep 1000 & setsid sleep 1000 & echo done")?;
+        assert_eq!((outcome.stdout.text(), outcome.exit_code()), ("done\n".into(), Some(0)));
+        Ok(())
+    })
 }
 
 fn cancel_kills_the_tree() -> Result<(), Stop> {
-    const MARKER: &str = "agentkit-test-cancel-marker";
+    // Whoever runs this test at the same time has processes of their own.
+    let marker = format!("agentkit-test-cancel-marker-{}", std::process::id());
     let (sandbox, cancel) = (sandbox()?, Cancel::new());
+    let hour = Duration::from_secs(3600);
     let script = "sh -c 'sleep 1000; :' $0 & wait";
     let outcome = thread::scope(|scope| {
-        let run = scope.spawn(|| sandbox.command(["sh", "-c", script, MARKER]).cancel(&cancel).run());
-        let seen =
-            eventually("two processes", Duration::from_secs(5), || processes::with_marker(MARKER).len() >= 2);
+        let run =
+            scope.spawn(|| sandbox.command(["sh", "-c", script, &marker]).wall(hour).cancel(&cancel).run());
+        let seen = eventually("two processes", PATIENCE, || processes::with_marker(&marker).len() >= 2);
         // Whether they were seen or not, or the scope would wait for the wall clock.
         cancel.cancel();
         let outcome = run.join().expect("no panic");
         seen.and_then(|()| Ok(outcome?))
     })?;
     assert_eq!(outcome.ended.ended_by, EndedBy::Caller);
-    assert!(outcome.ended.usage.wall_us < 6_000_000, "{:?}", outcome.ended.usage);
-    assert_eq!(processes::with_marker(MARKER), []);
+    assert_eq!(processes::with_marker(&marker), []);
+    Ok(())
+}
+
+/// Whether it came in time is for the run to say: the command may be at work before anybody outside has heard of it.
+fn a_cancel_during_the_start_says_whether_it_ran() -> Result<(), Stop> {
+    sandbox()?;
+    let directory = support::temp_dir()?;
+    let ran = directory.path().join("ran");
+    // As soon as it is seen to run, and at moments of which most lie before.
+    let moments = || (0..6).map(|_| None).chain((0..15).map(|at| Some(Duration::from_micros(at * 400))));
+    let choices = [Choice::Namespaces, Choice::Landlock];
+    for (choice, moment) in choices.into_iter().flat_map(|choice| moments().map(move |it| (choice, it))) {
+        let workdir = WorkDir::Bind(directory.path().to_path_buf().into());
+        let (sandbox, cancel) = (builder().mechanism(choice).workdir(workdir).build()?, Cancel::new());
+        let command = sandbox.command(["sh", "-c", "echo x > ran; exec sleep 1000"]).cancel(&cancel);
+        let result = thread::scope(|scope| {
+            let run = scope.spawn(|| command.run());
+            while moment.is_none() && !ran.exists() && !run.is_finished() {
+                thread::yield_now();
+            }
+            thread::sleep(moment.unwrap_or_default());
+            cancel.cancel();
+            run.join().expect("no panic")
+        });
+        match result {
+            Ok(outcome) => assert_eq!(outcome.ended.ended_by, EndedBy::Caller, "{choice:?} {moment:?}"),
+            Err(error) => {
+                assert_eq!((error, ran.exists()), (Error::Cancelled, false), "{choice:?} {moment:?}");
+            }
+        }
+        if ran.exists() {
+            std::fs::remove_file(&ran)?;
+        }
+    }
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use crate::cancel::Subscription;
 use crate::error::{Error, host};
 use crate::link::{Link, Turn};
 use crate::outcome::{Outcome, wall};
-use agentkit_protocol::{Ended, Event, Limits, Started};
+use agentkit_protocol::{Ended, Event, FailureKind, Limits, Started};
 use std::time::{Duration, Instant};
 
 /// What the helper gets on top of the wall-clock limit, which it enforces itself: to set up, to kill and to report.
@@ -30,7 +30,6 @@ pub(crate) fn supervise(
             Turn::Cancelled => run.cancel(&mut link),
             Turn::Deadline if run.hung_up => return Err(run.overdue()),
             Turn::Deadline => run.hang_up(&mut link),
-            Turn::Closed if run.is_cancelled_before_start() => return Err(Error::Cancelled),
             Turn::Closed => return Err(link.died().into()),
             Turn::Event(event) => {
                 if let Some(end) = run.hear(*event).transpose() {
@@ -77,10 +76,6 @@ impl<'a> Run<'a> {
         self.deadline = Instant::now() + LAST_GRACE + self.settling;
     }
 
-    fn is_cancelled_before_start(&self) -> bool {
-        self.cancelled && self.started.is_none()
-    }
-
     /// Takes in one event; the last one gives the end of the run.
     fn hear(&mut self, event: Event) -> Result<Option<(Started, Ended)>, Error> {
         match (event, self.started.take()) {
@@ -89,7 +84,11 @@ impl<'a> Run<'a> {
                 Ok(None)
             }
             (Event::Ended(ended), Some(started)) => Ok(Some((started, ended))),
-            (Event::Ended(_) | Event::Failed(_), None) if self.cancelled => Err(Error::Cancelled),
+            (Event::Ended(_), None) if self.cancelled => Err(Error::Cancelled),
+            // If it is the host's, the command may have run all the same.
+            (Event::Failed(failure), None) if self.cancelled && failure.kind != FailureKind::Host => {
+                Err(Error::Cancelled)
+            }
             (Event::Ended(_), None) if self.hung_up => Err(self.overdue()),
             (Event::Failed(failure), _) => Err(failure.into()),
             (event, _) => Err(host("run the helper", format!("it spoke out of turn: {event:?}")).into()),

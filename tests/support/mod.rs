@@ -80,6 +80,10 @@ pub(crate) fn write_program(path: &Path, content: &[u8]) -> Result<(), Stop> {
     if child.wait()?.success() { Ok(()) } else { Err(Stop::Fail(format!("cannot write {path:?}"))) }
 }
 
+/// How long something may take that comes in milliseconds, before it counts as hung: a busy host may give it no processor
+/// for seconds.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Waits for something outside this process that sends no event (a process that dies, a file that appears), and fails
 /// with `what` after `limit`. Never a substitute for an event that could be waited for.
 pub(crate) fn eventually(
@@ -95,4 +99,38 @@ pub(crate) fn eventually(
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())
+}
+
+/// Gives `attempt` more and more time, until it comes to the point that the test is about. The clock may stop it before
+/// that, and it then returns nothing.
+pub(crate) fn with_more_time<T>(
+    least: Duration,
+    mut attempt: impl FnMut(Duration) -> Result<Option<T>, Stop>,
+) -> Result<T, Stop> {
+    let mut time = least;
+    for _ in 0..4 {
+        if let Some(found) = attempt(time)? {
+            return Ok(found);
+        }
+        time *= 4;
+    }
+    Err(Stop::Fail(format!("it did not come to the point, not even within {:?}", time / 4)))
+}
+
+/// Fails unless `action` takes less than `limit` once, in some tries. What has to wait as long never does; what need not
+/// may be kept from its processor now and then.
+pub(crate) fn sometimes_within(
+    limit: Duration,
+    mut action: impl FnMut() -> Result<(), Stop>,
+) -> Result<(), Stop> {
+    let mut took = Vec::new();
+    while took.len() < 10 {
+        let begin = Instant::now();
+        action()?;
+        match begin.elapsed() {
+            time if time < limit => return Ok(()),
+            time => took.push(time),
+        }
+    }
+    Err(Stop::Fail(format!("never within {limit:?}: {took:?}")))
 }

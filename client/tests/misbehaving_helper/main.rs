@@ -66,6 +66,8 @@ fn sandbox() -> Sandbox {
     Sandbox::builder().helper(Helper::OwnExecutable).build().expect("nothing is required")
 }
 
+const HOUR: Duration = Duration::from_secs(3600);
+
 fn run(behaviour: &str) -> Result<Outcome, Error> {
     sandbox().run([behaviour])
 }
@@ -77,11 +79,12 @@ fn unavailable(result: Result<Outcome, Error>) -> String {
     }
 }
 
-/// Fails if `action` takes longer than `limit`: far more than it needs, far less than a hang.
-fn within<T>(limit: Duration, action: impl FnOnce() -> T) -> T {
+/// Fails if `action` takes long: far more than it needs, also on a busy host, and far less than a hang. Whether it was waited
+/// for the right thing, the result says.
+fn within<T>(action: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let result = action();
-    assert!(start.elapsed() < limit, "it took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(60), "it took {:?}", start.elapsed());
     result
 }
 
@@ -132,14 +135,12 @@ fn stdin_reaches_a_reader() {
 }
 
 fn ten_megabytes_for_a_command_that_holds_stdin_and_never_reads() {
-    let outcome =
-        within(Duration::from_secs(5), || sandbox().command(["hold-stdin"]).stdin(vec![0; 10 << 20]).run());
+    let outcome = within(|| sandbox().command(["hold-stdin"]).stdin(vec![0; 10 << 20]).run());
     assert!(outcome.expect("an outcome").success());
 }
 
 fn ten_megabytes_for_a_command_that_closes_stdin() {
-    let outcome =
-        within(Duration::from_secs(5), || sandbox().command(["close-stdin"]).stdin(vec![0; 10 << 20]).run());
+    let outcome = within(|| sandbox().command(["close-stdin"]).stdin(vec![0; 10 << 20]).run());
     assert!(outcome.expect("an outcome").success());
 }
 
@@ -179,14 +180,13 @@ fn a_helper_that_refuses_before_it_has_read_everything() {
 }
 
 fn a_helper_that_stays_after_the_end() {
-    let outcome = within(Duration::from_secs(5), || run("end-and-stay")).expect("an outcome");
+    let outcome = within(|| run("end-and-stay")).expect("an outcome");
     assert_eq!(outcome.stdout.text(), "done");
 }
 
 fn a_helper_that_ignores_everything_is_killed() {
     let command = sandbox();
-    let result =
-        within(Duration::from_secs(12), || command.command(["hang"]).wall(Duration::from_millis(20)).run());
+    let result = within(|| command.command(["hang"]).wall(Duration::from_millis(20)).run());
     let text = unavailable(result);
     assert!(text.contains("not at its wall-clock limit of 20 ms and not when told to"), "{text}");
 }
@@ -195,7 +195,7 @@ fn a_helper_that_misses_its_own_deadline_is_told_to_stop() {
     let listener = Meeting::new();
     let sandbox = sandbox();
     let command = sandbox.command(listener.arguments("obey")).wall(Duration::from_millis(20));
-    let outcome = within(Duration::from_secs(8), || command.run()).expect("an outcome");
+    let outcome = within(|| command.run()).expect("an outcome");
     assert_eq!(outcome.ended.ended_by, EndedBy::Caller);
 }
 
@@ -206,7 +206,7 @@ fn cancel_from_another_thread() {
             meeting.wait_for_helper();
             cancel.cancel();
         });
-        within(Duration::from_secs(2), || sandbox.command(meeting.arguments("obey")).cancel(&cancel).run())
+        within(|| sandbox.command(meeting.arguments("obey")).wall(HOUR).cancel(&cancel).run())
     });
     assert_eq!(outcome.expect("an outcome").describe(), "killed because the caller cancelled");
 }
@@ -218,9 +218,7 @@ fn cancel_before_the_start() {
             meeting.wait_for_helper();
             cancel.cancel();
         });
-        within(Duration::from_secs(2), || {
-            sandbox.command(meeting.arguments("fail-when-told")).cancel(&cancel).run()
-        })
+        within(|| sandbox.command(meeting.arguments("fail-when-told")).wall(HOUR).cancel(&cancel).run())
     });
     assert_eq!(result.expect_err("nothing ran"), Error::Cancelled);
 }
@@ -237,7 +235,7 @@ fn cancelled_before_the_call() {
 fn a_probe_without_an_answer() {
     let silent = renamed("hang");
     let sandbox = Sandbox::builder().helper(silent.helper()).build().expect("non-strict never probes");
-    let capabilities = within(Duration::from_secs(4), || sandbox.capabilities().clone());
+    let capabilities = within(|| sandbox.capabilities().clone());
     assert_eq!(capabilities.failure.expect("a failure").message, "no answer within 2 s");
 }
 
@@ -252,7 +250,7 @@ fn a_probe_that_dies() {
 
 /// The behaviour makes the helper go on as this program would if it had no door: it runs a sandbox of its own.
 fn a_program_without_a_door_does_not_start_itself_for_ever() {
-    let outcome = within(Duration::from_secs(5), || run("no-door")).expect("an outcome");
+    let outcome = within(|| run("no-door")).expect("an outcome");
     assert!(outcome.stdout.text().contains("started as agentkit-jail and did not hand over"), "{outcome:?}");
 }
 

@@ -133,7 +133,12 @@ impl<'a> Command<'a> {
         limits::settle().context(STEP, "setrlimit RLIMIT_NOFILE")?;
         let closed =
             if Layer::Descriptors.is_off() { Ok(()) } else { sys::close_on_exec(FIRST_AFTER_STREAMS) };
-        closed.context(STEP, "close_range")
+        closed.context(STEP, "close_range")?;
+        // Last of all: whoever goes on from here is told to have started.
+        match message::is_waiting(channel.as_fd()).context(STEP, "poll the channel")? {
+            true => Err(failure(FailureKind::Host, STEP, "it was called off before it started")),
+            false => Ok(()),
+        }
     }
 
     /// The copies without the flag that closes them. Without input the command has init's, the jail's own /dev/null.

@@ -9,6 +9,7 @@ use crate::error::{Context, Result};
 use agentkit_protocol::{Bytes, Failure, ReadBack, frame};
 use nix::errno::Errno;
 use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recv, recvmsg, sendmsg,
     socketpair,
@@ -69,11 +70,10 @@ impl Outside {
     }
 }
 
-/// What the supervisor says where it cannot just kill init.
-#[cfg(without_namespaces)]
+/// What the supervisor says later on.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Everything is to end.
+    /// What has not been started is not to be. Where killing init does not end the rest, that is to end too.
     End,
 }
 
@@ -101,6 +101,13 @@ pub(crate) fn send(
         sent => sent?,
     };
     Ok(())
+}
+
+/// Whether there is something to receive, or the other end is closed.
+pub(crate) fn is_waiting(channel: BorrowedFd) -> io::Result<bool> {
+    let mut ends = [PollFd::new(channel, PollFlags::POLLIN)];
+    poll(&mut ends, PollTimeout::ZERO)?;
+    Ok(ends.iter().any(|end| end.any().unwrap_or(true)))
 }
 
 /// Receives one message; `None` when the other end is closed.

@@ -6,7 +6,7 @@ use super::forks::Forks;
 use super::git::Swept;
 use super::jail::Jail;
 use super::look::{self, Handles, Looks};
-use super::message::{self, Message};
+use super::message::{self, Message, Order};
 use super::overlay::{self, Layers};
 use super::pty::Session;
 use super::relay::Finished;
@@ -78,6 +78,8 @@ struct Supervisor<'a> {
     session: Option<Session>,
     /// The first one; what comes later is a consequence.
     cause: Option<Cause>,
+    /// The caller has gone.
+    is_called_off: bool,
     asked: Option<Asked>,
     /// Init has closed its end: it is dying, and to look there again would be to spin.
     init_is_silent: bool,
@@ -116,6 +118,7 @@ impl<'a> Supervisor<'a> {
             stop_asked: None,
             session: None,
             cause: None,
+            is_called_off: false,
             asked: None,
             init_is_silent: false,
         }
@@ -141,6 +144,7 @@ impl<'a> Supervisor<'a> {
             // Before the start there is nothing to count by; whoever asks that early waits a moment.
             let asked = self.asked.as_ref().filter(|_| self.started.is_some()).and_then(Asked::listener);
             let messages = Some(&self.jail.messages).filter(|_| !self.init_is_silent);
+            let lifeline = lifeline.filter(|_| !self.is_called_off);
             let sources =
                 Sources { messages, pidfd: &self.jail.pidfd, signals: signals.descriptor(), asked, lifeline };
             let events = sources.wait(self.time_to_sleep())?;
@@ -148,12 +152,14 @@ impl<'a> Supervisor<'a> {
                 self.init_is_silent = !self.take_message(on_start)?;
             }
             if events.hung_up {
-                self.kill(Cause::Ended(EndedBy::Caller));
+                self.call_off();
             }
+            // Those that were there together came together, however long it takes to take them.
+            let now = Instant::now();
             while events.signal
                 && let Some(told) = signals.take()?
             {
-                self.heed(told);
+                self.heed(told, now);
             }
             self.look_at_clock();
             let alive = self.look_at_use(events.asked && self.plan.watch_forks);
@@ -241,6 +247,9 @@ impl<'a> Supervisor<'a> {
                     capabilities: self.jail.held_by.capabilities(&read_back, self.plan),
                     read_back,
                 });
+                if self.is_called_off {
+                    self.kill(Cause::Ended(EndedBy::Caller));
+                }
             }
             Some((Message::Asks, descriptors)) => {
                 let topics = self.jail.held_by.topics(self.plan);
@@ -259,14 +268,29 @@ impl<'a> Supervisor<'a> {
             // Waited for before.
             #[cfg(feature = "bubblewrap")]
             Some((Message::Ready, _)) => {}
+            Some((Message::NotStarted(_), _)) if self.is_called_off => {
+                self.kill(Cause::Ended(EndedBy::Caller));
+            }
             Some((Message::NotStarted(failure), _)) => self.kill(Cause::NotStarted(failure)),
             Some((Message::Broke(failure), _)) => self.kill(Cause::Broke(failure)),
         }
         Ok(true)
     }
 
+    /// Nobody waits for the command any more. Before the start only init knows whether it runs already, so init is told not to
+    /// begin with it, and says what has come of that.
+    fn call_off(&mut self) {
+        self.is_called_off = true;
+        if self.started.is_some() {
+            return self.kill(Cause::Ended(EndedBy::Caller));
+        }
+        // If init is gone, that is seen by itself.
+        drop(message::send(self.jail.messages.as_fd(), &Order::End, &[]));
+        self.deadline = self.deadline.min(deadline::after(Instant::now(), GRACE));
+    }
+
     /// The command is asked to end, once it has started. If it does not in time, or this comes again, it is killed.
-    fn heed(&mut self, told: Told) {
+    fn heed(&mut self, told: Told, now: Instant) {
         match (told, self.stop_asked) {
             (Told::Resized, _) => {
                 if let Some(session) = &self.session {
@@ -275,10 +299,12 @@ impl<'a> Supervisor<'a> {
             }
             (Told::Die(signal), _) => self.kill(Cause::Ended(EndedBy::Stopped(signal))),
             (Told::Stop(signal), None) => {
-                self.stop_asked = Some((signal, Instant::now()));
+                self.stop_asked = Some((signal, now));
                 self.pass_on(signal);
             }
-            (Told::Stop(signal), Some((first, when))) if when.elapsed() < SAME_REQUEST => {
+            (Told::Stop(signal), Some((first, when)))
+                if now.saturating_duration_since(when) < SAME_REQUEST =>
+            {
                 if signal != first {
                     self.pass_on(signal);
                 }
@@ -299,7 +325,11 @@ impl<'a> Supervisor<'a> {
             self.kill(Cause::Ended(EndedBy::Stopped(signal)));
         }
         if Instant::now() >= self.deadline && self.cause.is_none() {
-            let hung = failure(FailureKind::Host, STEP, format_args!("set-up did not end within {SET_UP:?}"));
+            let hung = match self.is_called_off {
+                true => format!("the caller went away, and set-up did not end within {GRACE:?}"),
+                false => format!("set-up did not end within {SET_UP:?}"),
+            };
+            let hung = failure(FailureKind::Host, STEP, hung);
             self.kill(match self.started {
                 Some(_) => Cause::Ended(EndedBy::WallClock),
                 None => Cause::Broke(hung),
