@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
-use std::time::Duration;
 use support::need::need;
 use support::processes::with_marker;
 use support::user::{UNPRIVILEGED_ID, current_uid, may_become_another, unprivileged};
-use support::{Stop, eventually, trial};
+use support::{PATIENCE, Stop, eventually, trial};
 use tempfile::TempDir;
 
 const EVALS: &str = env!("CARGO_BIN_EXE_agentkit-evals");
@@ -339,7 +338,7 @@ setsid sh -c ': >"$1"; : <"$1.pipe"' - "$@" &
         let mut audit = bench.command(Path::new(EVALS))?;
         audit.args(["audit", "--attacks", "read_the_environment_of_a_process", "--launcher", &launcher]);
         let mut audit = audit.env("AGENTKIT_MARKER", &marker).stdout(Stdio::null()).spawn()?;
-        let under_way = eventually("the launcher hangs", Duration::from_secs(20), || ready.exists());
+        let under_way = eventually("the launcher hangs", PATIENCE, || ready.exists());
         let others = with_marker(&marker).len().saturating_sub(1);
         Command::new("kill").args([format!("-{signal}"), audit.id().to_string()]).status()?;
         let status = audit.wait()?;
@@ -347,7 +346,7 @@ setsid sh -c ': >"$1"; : <"$1.pipe"' - "$@" &
         assert!(others >= 3, "two shells and a victim, not {others}");
         assert_eq!(status.code(), Some(130));
         // What was killed is gone a moment later.
-        eventually("every process is gone", Duration::from_secs(2), || with_marker(&marker).is_empty())?;
+        eventually("every process is gone", PATIENCE, || with_marker(&marker).is_empty())?;
         assert_eq!(std::fs::read_dir(bench.directory.path())?.count(), 0);
     }
     Ok(())

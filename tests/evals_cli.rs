@@ -11,12 +11,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use support::need::need;
 use support::outside::Snapshot;
 use support::processes::{descendants, with_marker};
 use support::seccomp::without_user_namespaces;
-use support::{Stop, eventually, temp_dir, trial};
+use support::{PATIENCE, Stop, eventually, temp_dir, trial};
 
 const EVALS: &str = env!("CARGO_BIN_EXE_agentkit-evals");
 
@@ -162,7 +161,7 @@ fn nothing_is_left_behind() -> Result<(), Stop> {
     assert_eq!(before.added()?, [] as [String; 0]);
     assert_eq!(with_marker(&marker), [] as [u32; 0]);
     // Somebody else may run the benchmark at the same time; theirs go away as well.
-    eventually("the canary homes are gone", Duration::from_secs(20), || {
+    eventually("the canary homes are gone", PATIENCE, || {
         homes().is_ok_and(|now| now.is_subset(&before_homes))
     })
 }
@@ -191,7 +190,7 @@ fn an_interrupt_leaves_nothing_either() -> Result<(), Stop> {
         table.read_to_string(&mut rest)?;
         assert_eq!(child.wait()?.code(), Some(130), "{rest}");
         assert_eq!(std::fs::read_dir(directory.path())?.count(), 0);
-        eventually("every process is gone", Duration::from_secs(20), || with_marker(&marker).is_empty())?;
+        eventually("every process is gone", PATIENCE, || with_marker(&marker).is_empty())?;
     }
     Ok(())
 }
@@ -332,7 +331,7 @@ fn endpoint(status: &'static str, body: String) -> Result<String, Stop> {
 }
 
 fn answer(mut stream: TcpStream, status: &str, body: &str) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     let mut request = Vec::new();
     let mut piece = [0; 4096];
     while !is_complete(&request) {

@@ -2,7 +2,7 @@
 
 use crate::server::{Server, calls, says};
 use crate::support::need::need;
-use crate::support::{Stop, eventually, temp_dir};
+use crate::support::{PATIENCE, Stop, eventually, temp_dir};
 use crate::terminal::Terminal;
 use crate::{check_code, has_result, run, signal, stderr};
 use serde_json::{Value, json};
@@ -10,10 +10,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 use tempfile::TempDir;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A directory that a jail can be given: it would not see one in `/tmp` under the same path.
 fn project() -> std::io::Result<TempDir> {

@@ -3,15 +3,12 @@
 use crate::server::{Answer, Server, calls, says};
 use crate::support::need::need;
 use crate::support::processes::with_marker;
-use crate::support::{Stop, eventually, temp_dir};
+use crate::support::{PATIENCE, Stop, eventually, temp_dir};
 use crate::{AGENTKIT, check_code, events, on_host, run, signal, stderr};
 use serde_json::json;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn start(server: &Server, transcript: &Path) -> std::io::Result<Child> {
     let mut command = run(server, &["hang", "--transcript"]);

@@ -3,15 +3,12 @@
 use crate::server::{Answer, Server, calls, says, status, streams};
 use crate::support::need::need;
 use crate::support::seccomp::without_user_namespaces;
-use crate::support::{Stop, eventually, temp_dir};
+use crate::support::{PATIENCE, Stop, eventually, temp_dir};
 use crate::terminal::Terminal;
 use crate::{AGENTKIT, agentkit, check_code, has_result, on_host, run, stderr, stdout};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn the_answer_is_alone_on_stdout() -> Result<(), Stop> {
     let server =

@@ -4,14 +4,13 @@
 use crate::jail::desk::Desk;
 use crate::support::need::need;
 use crate::support::user::UNPRIVILEGED_ID;
-use crate::support::{Stop, eventually};
+use crate::support::{PATIENCE, Stop, eventually};
 use crate::tests;
 use agentkit_protocol::{Bytes, FailureKind, Policy, WorkDir};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 tests![
     the_launcher_as_interpreter,
@@ -120,7 +119,7 @@ fn names_that_somebody_else_has_taken() -> Result<(), Stop> {
     }
     let run = desk.launch(&desk.policy("echo ran"));
     drop(squatter.stdin.take());
-    eventually("the names are free again", Duration::from_secs(10), || {
+    eventually("the names are free again", PATIENCE, || {
         squatter.try_wait().is_ok_and(|ended| ended.is_some())
     })?;
     // All but those of jails that ran just then.

@@ -3,13 +3,12 @@
 use crate::calls::calls;
 use crate::jail::who::Who;
 use crate::scene::{Scene, bites};
-use crate::support::Stop;
 use crate::support::listener::Listener;
+use crate::support::{PATIENCE, Stop};
 use agentkit_protocol::Control;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::time::Duration;
 
 calls! {
     also [
@@ -52,7 +51,7 @@ fn stream_to_host_loopback(who: Who, protocol: &str) -> Result<(), Stop> {
              port, protocol = map(int, arguments)\n\
              try:\n    s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)\n\
              except OSError: answer('absent'); sys.exit()\n\
-             s.settimeout(5)\n\
+             s.settimeout(30)\n\
              answer(attempt(s.connect, ('127.0.0.1', port)))",
         )
         .knows(listener.address().port().to_string())
@@ -73,7 +72,7 @@ fn stream_to_host_loopback(who: Who, protocol: &str) -> Result<(), Stop> {
 fn udp_to_host_loopback(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
     let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-    receiver.set_read_timeout(Some(Duration::from_secs(5)))?;
+    receiver.set_read_timeout(Some(PATIENCE))?;
     let attack = scene
         .attack(
             "import socket\n\

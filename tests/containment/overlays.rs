@@ -4,7 +4,7 @@
 use crate::attacks;
 use crate::jail::who::Who;
 use crate::scene::{Attack, Scene, bites};
-use crate::support::{Stop, eventually, processes};
+use crate::support::{PATIENCE, Stop, eventually, processes};
 use agentkit_protocol::{Bytes, Changes, Commit, Committed, WorkDir};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
@@ -13,7 +13,6 @@ use std::fs::{self, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
-use std::time::Duration;
 
 attacks![
     changes_without_a_commit,
@@ -197,7 +196,7 @@ fn a_commit_through_a_link_of_the_host(who: Who) -> Result<(), Stop> {
     let attack = scene.attack(payload).over(&scene, Commit::Always);
     let running = attack.start_jailed()?;
     let said = || fs::read_to_string(scene.path("outputs/out")).is_ok_and(|output| output.contains("ready"));
-    eventually("the payload is ready", Duration::from_secs(20), said)?;
+    eventually("the payload is ready", PATIENCE, said)?;
     for name in ["work/d", "work/gone"] {
         fs::remove_dir_all(scene.path(name))?;
         symlink(scene.path("neighbour"), scene.path(name))?;

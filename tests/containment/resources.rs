@@ -5,14 +5,14 @@ use crate::jail::launch::Running;
 use crate::jail::run::Run;
 use crate::jail::who::Who;
 use crate::scene::{Attack, Scene, bites};
-use crate::support::{Stop, eventually, processes};
-use agentkit_protocol::{Access, Bytes, Control, EndedBy, Limit, Limits, Rule};
+use crate::support::{PATIENCE, Stop, eventually, processes, with_more_time};
+use agentkit_protocol::{Access, Bytes, Control, Ended, EndedBy, Limit, Limits, Rule};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::Pid;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 attacks![
     fork_bomb,
@@ -117,24 +117,24 @@ fn thread_bomb(who: Who) -> Result<(), Stop> {
 /// Every process goes on forking. Without a jail it would never end: `fork_bomb` is its bounded form.
 fn fork_bomb_without_an_end(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
-    let attack =
-        scene.attack("write('ready'); answer('forking')\nwhile True: attempt(os.fork)").policy(|policy| {
-            policy.limits = Limits { processes: TASKS, wall_ms: 500, ..Limits::default() };
+    with_more_time(Duration::from_millis(500), |time| {
+        scene.clear()?;
+        let attack = scene.attack("answer('forking')\nwhile True: attempt(os.fork)").policy(|policy| {
+            let wall_ms = time.as_millis() as u64;
+            policy.limits = Limits { processes: TASKS, wall_ms, ..Limits::default() };
         });
-    let begin = Instant::now();
-    let mut running = attack.start_jailed()?;
-    scene.wait_until_ready()?;
-    let mut most = 0;
-    while running.child.try_wait()?.is_none() && begin.elapsed() < Duration::from_secs(20) {
-        most = most.max(tasks(&attack.marker));
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let inside = running.finish()?;
-    assert_eq!((inside.answer()?, inside.ended()?.ended_by), ("forking".into(), EndedBy::WallClock));
-    assert!((TASKS as usize / 2..TASKS as usize).contains(&most), "{most} tasks");
-    assert_eq!(inside.left, [] as [u32; 0]);
-    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
-    Ok(())
+        let mut running = attack.start_jailed()?;
+        let mut most = 0;
+        eventually("it has ended", PATIENCE + time, || {
+            most = most.max(tasks(&attack.marker));
+            running.child.try_wait().is_ok_and(|status| status.is_some())
+        })?;
+        let inside = running.finish()?;
+        assert_eq!(inside.ended()?.ended_by, EndedBy::WallClock, "{inside:?}");
+        assert!(most < TASKS as usize, "{most} tasks");
+        assert_eq!(inside.left, [] as [u32; 0]);
+        Ok((most >= TASKS as usize / 2 && inside.answer()? == "forking").then_some(()))
+    })
 }
 
 /// The attack must come to the point where it leaves `survived` without a jail, and not in one.
@@ -150,22 +150,48 @@ fn survives(scene: &Scene, attack: &Attack<'_>) -> Result<Run, Stop> {
 
 const MEMORY: u64 = 64 << 20;
 
-/// `payload` must have held four times the limit if it comes to its end.
-fn hoards(who: Who, payload: &str) -> Result<(), Stop> {
-    let seen = hoards_unseen(who, payload)?;
-    assert!(seen < 4 * MEMORY, "{seen}");
-    Ok(())
+/// The attack must come to the point where it leaves `survived` without a jail. In one it must be stopped before, and
+/// `in_time`: if others have the processors just then, it may be over before anybody looks, and is tried again with pauses
+/// that are longer.
+fn is_caught(
+    scene: &Scene,
+    payload: &str,
+    limits: &Limits,
+    in_time: impl Fn(&Ended) -> bool,
+) -> Result<Ended, Stop> {
+    let attack = |before: &str| {
+        let attack = scene.attack(&format!("{before}{payload}\nwrite('survived')"));
+        attack.policy(|policy| policy.limits = Limits { wall_ms: policy.limits.wall_ms, ..limits.clone() })
+    };
+    let outside = attack("").bare()?;
+    bites(scene.path("work/survived").exists(), &outside)?;
+    with_more_time(Duration::from_secs(1), |pace| {
+        scene.clear()?;
+        let pace = pace.as_secs();
+        let slower = format!("pause = time.sleep; time.sleep = lambda time: pause({pace} * time)\n");
+        let inside = attack(&slower).jailed()?;
+        assert_eq!(inside.left, [] as [u32; 0]);
+        let ended = inside.ended()?;
+        Ok((!scene.path("work/survived").exists() && in_time(&ended)).then_some(ended))
+    })
 }
 
-/// The same where nothing slows it down, or what was seen is an estimate. Returns that.
-fn hoards_unseen(who: Who, payload: &str) -> Result<u64, Stop> {
+/// `payload` must have held four times the limit if it comes to its end.
+fn hoards(who: Who, payload: &str) -> Result<(), Stop> {
+    hoards_up_to(who, payload, 4 * MEMORY)
+}
+
+/// The same where nothing slows it down, or what was seen is an estimate.
+fn hoards_unseen(who: Who, payload: &str) -> Result<(), Stop> {
+    hoards_up_to(who, payload, u64::MAX)
+}
+
+fn hoards_up_to(who: Who, payload: &str, most: u64) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
-    let attack = scene
-        .attack(&format!("{payload}\nwrite('survived')"))
-        .policy(|policy| policy.limits = Limits { memory: MEMORY, disk: 1 << 30, ..Limits::default() });
-    let ended = survives(&scene, &attack)?.ended()?;
+    let limits = Limits { memory: MEMORY, disk: 1 << 30, ..Limits::default() };
+    let ended = is_caught(&scene, payload, &limits, |ended| ended.usage.peak_memory < most)?;
     assert_eq!(ended.ended_by, EndedBy::Memory, "{ended:?}");
-    Ok(ended.usage.peak_memory)
+    Ok(())
 }
 
 fn memory_hog(who: Who) -> Result<(), Stop> {
@@ -180,7 +206,7 @@ fn memory_hog_of_many_processes(who: Who) -> Result<(), Stop> {
 
 /// All of it can be there before anybody looks a second time.
 fn memory_hog_of_many_processes_at_once(who: Who) -> Result<(), Stop> {
-    hoards_unseen(who, &by_eight_processes("held = b'x' * (32 << 20)")).map(drop)
+    hoards_unseen(who, &by_eight_processes("held = b'x' * (32 << 20)"))
 }
 
 fn by_eight_processes(hold: &str) -> String {
@@ -273,7 +299,7 @@ fn memory_that_only_the_kernel_sees(who: Who) -> Result<(), Stop> {
                    \x20   ctypes.memset(at, 1, size); libc.munmap(at + 4096, size - 4096)\n\
                    write('survived')";
     let attack = scene.attack(payload).policy(|policy| {
-        policy.limits = Limits { memory: MEMORY, disk: 1 << 20, ..Limits::default() };
+        (policy.limits.memory, policy.limits.disk) = (MEMORY, 1 << 20);
         policy.require = [Control::MemoryLimited].into();
     });
     let before = groups_left();
@@ -353,7 +379,6 @@ fn memory_in_datagrams_of_closed_sockets(who: Who) -> Result<(), Stop> {
          \x20   time.sleep(0.003)\n\
          time.sleep(0.2)",
     )
-    .map(drop)
 }
 
 /// The kernel shows the mappings of a process to nobody who cannot read its program: here root's, for all others.
@@ -374,7 +399,7 @@ fn memory_in_a_program_that_nobody_can_read(who: Who) -> Result<(), Stop> {
     let payload =
         format!("os.execve(arguments[0], ['python', '-c', {hoard:?}], {{'PYTHONHOME': sys.base_prefix}})");
     let attack = scene.attack(&payload).knows(&program).policy(|policy| {
-        policy.limits = Limits { memory: MEMORY, ..Limits::default() };
+        policy.limits.memory = MEMORY;
         policy.rules = vec![Rule { path: Bytes::from(program.clone()), access: Access::Ro }];
     });
     assert_eq!(survives(&scene, &attack)?.ended()?.ended_by, EndedBy::Memory);
@@ -413,7 +438,7 @@ fn hoards_in_queues(who: Who, fill: &str) -> Result<(), Stop> {
          \x20       time.sleep(0.5); os._exit(0)\n\
          for _ in range(8): assert os.wait()[1] == 0"
     );
-    hoards_unseen(who, &payload).map(drop)
+    hoards_unseen(who, &payload)
 }
 
 /// Connections that nobody accepts, over the jail's own loopback.
@@ -514,9 +539,8 @@ fn one_large_file(who: Who) -> Result<(), Stop> {
 /// allowed, and each file is within its own limit.
 fn fills(who: Who, payload: &str) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
-    let attack =
-        scene.attack(&format!("{payload}\nwrite('survived')")).policy(|policy| policy.limits.disk = 16 << 20);
-    let ended = survives(&scene, &attack)?.ended()?;
+    let limits = Limits { disk: 16 << 20, ..Limits::default() };
+    let ended = is_caught(&scene, payload, &limits, |_| true)?;
     assert_eq!(ended.ended_by, EndedBy::Disk, "{ended:?}");
     assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::Disk), "{ended:?}");
     assert!(ended.usage.written > 16 << 20, "{ended:?}");
@@ -718,18 +742,17 @@ fn processor_hog_of_those_who_waited(who: Who) -> Result<(), Stop> {
 /// so would be to overlook what is really there twice.
 fn a_large_parent_that_spawns(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
-    let limits = Limits { memory: 2 * MEMORY, ..Limits::default() };
     let spawns = "held = bytearray(b'x') * (80 << 20)\n\
                   for _ in range(200): os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)\n\
                   answer('spawned')";
-    let honest = scene.attack(spawns).policy(|policy| policy.limits = limits.clone());
+    let honest = scene.attack(spawns).policy(|policy| policy.limits.memory = 2 * MEMORY);
     assert_eq!(honest.jailed()?.ended()?.ended_by, EndedBy::Exit(0));
     // The child of fork(2) has memory of its own, if CLONE_VFORK makes its parent wait or not.
     let doubles = "held = bytearray(b'x') * (80 << 20)\n\
                    if call('clone', 0x4000 | signal.SIGCHLD, 0, 0, 0, 0) == 0:\n\
                    \x20   held[::4096] = bytes(len(held) // 4096); time.sleep(1); os._exit(0)\n\
                    os.wait(); write('survived')";
-    let attack = scene.attack(doubles).policy(|policy| policy.limits = limits);
+    let attack = scene.attack(doubles).policy(|policy| policy.limits.memory = 2 * MEMORY);
     assert_eq!(survives(&scene, &attack)?.ended()?.ended_by, EndedBy::Memory);
     Ok(())
 }
@@ -748,11 +771,9 @@ fn sleeper(who: Who) -> Result<(), Stop> {
 /// the control is that without a jail it is there for ever.
 fn sleeper_that_is_stopped(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
-    let attack = scene
-        .attack("answer('stopping'); os.kill(os.getpid(), signal.SIGSTOP); write('survived')")
-        .policy(|policy| policy.limits.wall_ms = 300);
+    let attack = scene.attack("answer('stopping'); os.kill(os.getpid(), signal.SIGSTOP); write('survived')");
     let mut running = attack.start_bare()?;
-    let stopped = eventually("it is stopped", Duration::from_secs(5), || {
+    let stopped = eventually("it is stopped", PATIENCE, || {
         processes::with_marker(&attack.marker).iter().any(|pid| {
             fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
         })
@@ -760,30 +781,41 @@ fn sleeper_that_is_stopped(who: Who) -> Result<(), Stop> {
     running.child.kill()?;
     crate::processes::end_all(&attack.marker)?;
     bites(stopped.is_ok(), &running.finish()?)?;
-    let inside = attack.jailed()?;
-    assert_eq!((inside.answer()?, inside.ended()?.ended_by), ("stopping".into(), EndedBy::WallClock));
-    assert_eq!(inside.left, [] as [u32; 0]);
-    Ok(())
+    let mut attack = attack;
+    with_more_time(Duration::from_millis(300), |time| {
+        attack.policy.limits.wall_ms = time.as_millis() as u64;
+        let inside = attack.jailed()?;
+        assert_eq!((inside.ended()?.ended_by, inside.left.len()), (EndedBy::WallClock, 0));
+        Ok(inside.answer().is_ok_and(|answer| answer == "stopping").then_some(()))
+    })
 }
 
 /// A jail can make its supervisor wait, by keeping the mappings that it looks at locked, for instance. Here it waits for
 /// ever, and the command has to end all the same.
 fn sleeper_whose_supervisor_is_held_up(who: Who) -> Result<(), Stop> {
     let scene = Scene::new(who)?;
-    let attack = scene.attack("write('ready'); time.sleep(60)").policy(|policy| policy.limits.wall_ms = 300);
-    let running = attack.start_jailed()?;
-    scene.wait_until_ready()?;
-    // Of what is started here it is the only child.
-    let starter = running.child.id();
-    let children = fs::read_to_string(format!("/proc/{starter}/task/{starter}/children"))?;
-    let supervisor = Pid::from_raw(children.trim().parse()?);
-    kill(supervisor, Signal::SIGSTOP)?;
-    let ended = eventually("it has ended", Duration::from_secs(10), || {
-        processes::with_marker(&attack.marker).is_empty()
-    });
-    kill(supervisor, Signal::SIGCONT)?;
-    assert_eq!((running.finish()?.ended()?.ended_by, ended.is_ok()), (EndedBy::WallClock, true));
-    Ok(())
+    let mut attack = scene.attack("write('ready'); time.sleep(1000)");
+    with_more_time(Duration::from_millis(300), |time| {
+        scene.clear()?;
+        attack.policy.limits.wall_ms = time.as_millis() as u64;
+        let mut running = attack.start_jailed()?;
+        // Of what is started here it is the only child.
+        let starter = running.child.id();
+        let children = || fs::read_to_string(format!("/proc/{starter}/task/{starter}/children"));
+        let is_over = |running: &mut Running| running.child.try_wait().is_ok_and(|status| status.is_some());
+        eventually("the payload is ready", PATIENCE, || {
+            scene.path("work/ready").exists() || is_over(&mut running)
+        })?;
+        let Ok(supervisor) = children()?.trim().parse() else { return Ok(None) };
+        let supervisor = Pid::from_raw(supervisor);
+        kill(supervisor, Signal::SIGSTOP)?;
+        let was_alive = !processes::with_marker(&attack.marker).is_empty();
+        let ended =
+            eventually("it has ended", PATIENCE, || processes::with_marker(&attack.marker).is_empty());
+        kill(supervisor, Signal::SIGCONT)?;
+        assert_eq!((running.finish()?.ended()?.ended_by, ended.is_ok()), (EndedBy::WallClock, true));
+        Ok(was_alive.then_some(()))
+    })
 }
 
 /// Only the lower of two limits can be raised by everybody; without a jail the upper one is out of the way.

@@ -4,18 +4,15 @@ use crate::jail::launch::{Launch, Running};
 use crate::jail::run::Run;
 use crate::jail::stage;
 use crate::jail::who::Who;
-use crate::support::{Stop, eventually};
+use crate::support::{PATIENCE, Stop, eventually};
 use agentkit_protocol::{Bytes, Policy, WorkDir};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use tempfile::TempDir;
 
 const PRELUDE: &str = include_str!("payload.py");
-/// How long a payload gets to come to the point where it waits for us.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A launcher's corner of the host: `work` is what the jail is given, `home` and `neighbour` are what it is not.
 pub(crate) struct Scene {
@@ -53,11 +50,13 @@ impl Scene {
     /// An attack: Python that follows `payload.py`.
     pub(crate) fn attack(&self, payload: &str) -> Attack<'_> {
         let marker = stage::unique("attack");
-        let policy = Policy {
+        let mut policy = Policy {
             workdir: WorkDir::Bind(Bytes::from(self.path("work"))),
             files: [("payload.py".to_owned(), Bytes::from(format!("{PRELUDE}{payload}")))].into(),
             ..Policy::new([] as [Bytes; 0])
         };
+        // Also where others have the processors.
+        policy.limits.wall_ms = 60_000;
         Attack {
             scene: self,
             arguments: Vec::new(),

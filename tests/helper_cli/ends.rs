@@ -4,7 +4,7 @@ use super::judge::text;
 use crate::jail::desk::{Desk, json};
 use crate::jail::stage::{helper, unique};
 use crate::support::outside::Snapshot;
-use crate::support::{Stop, eventually, processes, user};
+use crate::support::{PATIENCE, Stop, eventually, processes, sometimes_within, user};
 use crate::tests;
 use agentkit_protocol::{Bytes, EndedBy, Policy};
 use nix::sys::signal::{Signal, kill};
@@ -13,7 +13,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 tests![
     a_caller_that_ignores_sigchld,
@@ -32,11 +32,13 @@ tests![
 
 fn a_caller_that_ignores_sigchld() -> Result<(), Stop> {
     let desk = Desk::new()?;
-    let begin = Instant::now();
-    let run = desk.launch_after("trap '' CHLD", &json(&desk.policy("sh -c 'exit 3'; exit $(($? + 4))"))?)?;
-    assert_eq!((run.status.code(), run.ended()?.ended_by), (Some(7), EndedBy::Exit(7)));
-    assert!(begin.elapsed() < Duration::from_secs(10));
-    Ok(())
+    // Nobody waits for the wall clock, nor for init to say more.
+    sometimes_within(Duration::from_secs(5), || {
+        let policy = json(&desk.policy("sh -c 'exit 3'; exit $(($? + 4))"))?;
+        let run = desk.launch_after("trap '' CHLD", &policy)?;
+        assert_eq!((run.status.code(), run.ended()?.ended_by), (Some(7), EndedBy::Exit(7)));
+        Ok(())
+    })
 }
 
 fn ignored_signals_are_not_inherited() -> Result<(), Stop> {
@@ -97,7 +99,7 @@ impl Tree {
         let script = script.replace("READY", &format!(": > {ready}"));
         let tree = Tree::start_as(command, &desk.policy(&script), Stdio::null())?;
         let ready = desk.path("work").join(ready);
-        eventually("the command runs", Duration::from_secs(10), || ready.exists())?;
+        eventually("the command runs", PATIENCE, || ready.exists())?;
         Ok(tree)
     }
 
@@ -108,11 +110,9 @@ impl Tree {
     /// Fails unless every process of the tree is dead.
     fn must_be_gone(mut self) -> Result<Option<i32>, Stop> {
         let status = self.child.wait()?;
-        self.gone
-            .recv_timeout(Duration::from_secs(10))
-            .map_err(|_| Stop::Fail("something is alive".into()))?;
+        self.gone.recv_timeout(PATIENCE).map_err(|_| Stop::Fail("something is alive".into()))?;
         // After a SIGKILL the rest dies of the helper's death, a moment later.
-        eventually("nothing of the tree is left", Duration::from_secs(10), || {
+        eventually("nothing of the tree is left", PATIENCE, || {
             processes::with_marker(&self.marker).is_empty()
         })?;
         Ok(status.code())
@@ -129,11 +129,9 @@ const STOP_SIGNALS: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGH
 fn a_signal_ends_the_command() -> Result<(), Stop> {
     let desk = Desk::new()?;
     for signal in STOP_SIGNALS {
-        let begin = Instant::now();
-        let tree = Tree::ready(&desk, "(setsid sleep 60 &); READY; exec sleep 60")?;
+        let tree = Tree::ready(&desk, "(setsid sleep 1000 &); READY; exec sleep 1000")?;
         tree.signal(signal)?;
         assert_eq!(tree.must_be_gone()?, Some(128 + signal as i32), "{signal}");
-        assert!(begin.elapsed() < Duration::from_secs(30), "{signal}: {:?}", begin.elapsed());
     }
     Ok(())
 }
@@ -169,16 +167,18 @@ fn stop_signals_end_the_tree() -> Result<(), Stop> {
 
 fn a_second_signal_does_not_wait() -> Result<(), Stop> {
     let desk = Desk::new()?;
-    let mut tree = Tree::ready(&desk, TREE)?;
-    let begin = Instant::now();
-    let mut failed = None;
-    eventually("the helper ends", Duration::from_secs(10), || {
-        failed = tree.signal(Signal::SIGINT).err();
-        failed.is_some() || tree.child.try_wait().is_ok_and(|status| status.is_some())
-    })?;
-    assert!(failed.is_none() && begin.elapsed() < Duration::from_millis(1500), "{:?}", begin.elapsed());
-    assert_eq!(tree.must_be_gone()?, Some(130));
-    Ok(())
+    // What the first alone would leave the command.
+    sometimes_within(Duration::from_secs(2), || {
+        let mut tree = Tree::ready(&desk, TREE)?;
+        let mut failed = None;
+        eventually("the helper ends", PATIENCE, || {
+            failed = tree.signal(Signal::SIGINT).err();
+            failed.is_some() || tree.child.try_wait().is_ok_and(|status| status.is_some())
+        })?;
+        assert!(failed.is_none());
+        assert_eq!(tree.must_be_gone()?, Some(130));
+        Ok(())
+    })
 }
 
 /// Its default is to end the helper, which is to take everything with it and to report.
@@ -196,10 +196,18 @@ fn a_signal_without_a_meaning_ends_the_tree() -> Result<(), Stop> {
 fn two_signals_at_once_are_one_request() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let tree = Tree::ready(&desk, "trap 'exit 5' TERM; trap '' INT; READY; sleep 60 & wait")?;
+    // Whatever comes between the two signals, it finds both.
+    tree.signal(Signal::SIGSTOP)?;
+    eventually("the helper stands still", PATIENCE, || is_stopped(tree.child.id()))?;
     tree.signal(Signal::SIGTERM)?;
     tree.signal(Signal::SIGINT)?;
+    tree.signal(Signal::SIGCONT)?;
     assert_eq!(tree.must_be_gone()?, Some(5));
     Ok(())
+}
+
+fn is_stopped(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
 }
 
 /// As the entry point of a container. The kernel keeps signals from a pid 1 that does nothing about them.
@@ -241,11 +249,11 @@ fn sigkill_leaves_no_copier_of_input() -> Result<(), Stop> {
     let mut child = shell.env("MARKER", &marker).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut stdin = child.stdin.take().ok_or_else(|| Stop::Fail("no pipe".into()))?;
     stdin.write_all(b"line\n")?;
-    eventually("the command has read", Duration::from_secs(10), || ready.exists())?;
+    eventually("the command has read", PATIENCE, || ready.exists())?;
     assert!(processes::with_marker(&marker).len() > 2, "no copier");
     send(child.id(), Signal::SIGKILL)?;
     child.wait()?;
-    eventually("no copier is left", Duration::from_secs(10), || processes::with_marker(&marker).is_empty())?;
+    eventually("no copier is left", PATIENCE, || processes::with_marker(&marker).is_empty())?;
     drop(stdin);
     Ok(())
 }

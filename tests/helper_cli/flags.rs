@@ -3,11 +3,12 @@
 use super::judge::text;
 use crate::jail::desk::Desk;
 use crate::jail::stage::helper;
-use crate::support::{Stop, listener::Listener, need::need};
+use crate::support::{Stop, listener::Listener, need::need, with_more_time};
 use crate::tests;
 use std::ffi::OsString;
 use std::fs;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 tests![
     the_examples_of_the_help,
@@ -58,8 +59,12 @@ fn the_examples_of_the_help() -> Result<(), Stop> {
 
 fn a_script_with_limits() -> Result<(), Stop> {
     let desk = Desk::new()?;
-    let slow = desk.call(&["--wall", "200ms", "sh", "-c", "echo before; exec sleep 60"], b"")?;
-    assert_eq!(done(&slow), (124, "before\n".to_owned()), "{slow:?}");
+    with_more_time(Duration::from_millis(200), |time| {
+        let wall = format!("{}ms", time.as_millis());
+        let slow = desk.call(&["--wall", &wall, "sh", "-c", "echo before; exec sleep 1000"], b"")?;
+        assert_eq!(slow.status.code(), Some(124), "{slow:?}");
+        Ok((text(&slow.stdout) == "before\n").then_some(()))
+    })?;
     let large = "dd if=/dev/zero of=/dev/shm/x bs=1M count=40 2>/dev/null; stat -c %s /dev/shm/x";
     let large = desk.call(&["--disk", "8M", "--file-size", "100M", "sh", "-c", large], b"")?;
     assert!(text(&large.stdout).trim().parse::<u64>().is_ok_and(|size| size < 9 << 20), "{large:?}");

@@ -89,7 +89,7 @@ fn the_launchers_own_limits_are_named() -> Result<(), Stop> {
 fn other_processes_of_the_launcher_do_not_count() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let others = "for at in $(seq 300); do sleep 60 > /dev/null 2>&1 & echo $!; done > ../sleepers";
-    let mut policy = desk.policy("for at in $(seq 40); do sleep 9 & done; echo all; kill $(jobs -p); wait");
+    let mut policy = desk.policy("for at in $(seq 40); do sleep 60 & done; echo all; kill $(jobs -p); wait");
     policy.limits.processes = 64;
     let run = desk.launch_after(others, &json(&policy)?)?;
     let sleepers = std::fs::read_to_string(desk.path("sleepers"))?;

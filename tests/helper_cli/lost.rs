@@ -3,7 +3,7 @@
 use super::judge::text;
 use crate::jail::desk::{Desk, json};
 use crate::jail::stage::helper;
-use crate::support::{Stop, eventually};
+use crate::support::{PATIENCE, Stop, eventually};
 use crate::tests;
 use agentkit_protocol::{Event, Policy};
 use std::fs;
@@ -12,7 +12,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 tests![
     output_to_a_full_device,
@@ -127,7 +126,7 @@ fn unread(desk: &Desk, stuck: &str, policy: &Policy) -> Result<Output, Stop> {
         _ => format!("\"$0\" --report-fd 3 3>'{report}' 2>&0 <\"$1\""),
     };
     let mut command = Command::new("timeout");
-    command.args(["-s", "KILL", "20", "sh", "-c", &script]).arg(helper()).arg(desk.path("policy"));
+    command.args(["-s", "KILL", "60", "sh", "-c", &script]).arg(helper()).arg(desk.path("policy"));
     let output = command.stdin(OwnedFd::from(writer)).output()?;
     drop(reader);
     Ok(output)
@@ -141,13 +140,13 @@ fn a_report_that_nobody_reads() -> Result<(), Stop> {
     assert_eq!((output.status.code(), desk.ran()), (Some(125), true), "{output:?}");
     assert_eq!(said, line("the report could not be written: nothing was read for 2 s"));
 
-    let mut hog = desk.policy("exec head -c 1 /dev/zero | sh -c 'sleep 0.1; x=$(head -c 200000000 /dev/zero | tr \"\\0\" x); sleep 20'");
+    let mut hog = desk.policy("exec head -c 1 /dev/zero | sh -c 'sleep 0.1; x=$(head -c 200000000 /dev/zero | tr \"\\0\" x); sleep 1000'");
     hog.limits.memory = 64 << 20;
     let output = unread(&desk, "report", &hog)?;
     assert_eq!(output.status.code(), Some(137), "{output:?}");
     assert!(text(&output.stderr).contains("at a memory limit of"), "{output:?}");
 
-    let mut late = desk.policy("exec sleep 25");
+    let mut late = desk.policy("exec sleep 1000");
     late.limits.wall_ms = 300;
     let output = unread(&desk, "report", &late)?;
     assert_eq!(output.status.code(), Some(124), "{output:?}");
@@ -156,7 +155,7 @@ fn a_report_that_nobody_reads() -> Result<(), Stop> {
 
 fn messages_that_nobody_reads() -> Result<(), Stop> {
     let desk = Desk::new()?;
-    let mut policy = desk.policy("exec sleep 25");
+    let mut policy = desk.policy("exec sleep 1000");
     policy.limits.wall_ms = 300;
     let output = unread(&desk, "messages", &policy)?;
     assert_eq!(output.status.code(), Some(124), "{output:?}");
@@ -167,7 +166,7 @@ fn messages_that_nobody_reads() -> Result<(), Stop> {
 
 /// Leaves a repository, and that it ran.
 const PLANTS: &str =
-    "mkdir -p new/.git/hooks; echo x > new/.git/hooks/post-checkout; echo x > ran; exec sleep 25";
+    "mkdir -p new/.git/hooks; echo x > new/.git/hooks/post-checkout; echo x > ran; exec sleep 1000";
 
 /// poll(2) refuses more descriptors than the process may have.
 fn a_supervisor_that_cannot_go_on() -> Result<(), Stop> {
@@ -181,7 +180,7 @@ fn a_supervisor_that_cannot_go_on() -> Result<(), Stop> {
         .take()
         .map(|mut stdin| stdin.write_all(&json(&desk.policy(PLANTS))?).map_err(Stop::from))
         .transpose()?;
-    let began = eventually("the command runs", Duration::from_secs(10), || desk.path("work/ran").exists());
+    let began = eventually("the command runs", PATIENCE, || desk.path("work/ran").exists());
     let pid = child.id().to_string();
     // Only whoever has the same ids may do that, and root gives its own up.
     let meta = fs::metadata(format!("/proc/{pid}/stat"))?;
@@ -189,9 +188,8 @@ fn a_supervisor_that_cannot_go_on() -> Result<(), Stop> {
     let mut limit = Command::new("setpriv");
     limit.args(ids).args(["--keep-groups", "prlimit", "--pid", &pid, "--nofile=1:1"]);
     let broken = limit.status()?.success();
-    let ended = eventually("the helper ends", Duration::from_secs(10), || {
-        child.try_wait().is_ok_and(|status| status.is_some())
-    });
+    let ended =
+        eventually("the helper ends", PATIENCE, || child.try_wait().is_ok_and(|status| status.is_some()));
     child.kill()?;
     let output = child.wait_with_output()?;
     assert!(began.is_ok() && broken && ended.is_ok(), "{output:?}");

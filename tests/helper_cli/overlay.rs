@@ -6,8 +6,8 @@ use crate::jail::desk::{Desk, json, me};
 use crate::jail::run::Run;
 use crate::jail::stage::helper;
 use crate::jail::who::Who;
-use crate::support::Stop;
 use crate::support::seccomp::{ENOSYS, EPERM, preloader};
+use crate::support::{Stop, with_more_time};
 use crate::tests;
 use agentkit_protocol::{
     Access, Bytes, Change, ChangeKind, Changes, Commit, Committed, EndedBy, EntryKind, GitNames, KeptBack,
@@ -23,6 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 tests![
     nothing_reaches_the_host_without_a_commit,
@@ -82,8 +83,11 @@ fn tree(root: &Path, with_times: bool) -> Result<Tree, Stop> {
 }
 
 fn overlay(path: &Path, commit: Commit, script: &str) -> Policy {
-    let workdir = WorkDir::Overlay { path: Bytes::from(path.to_path_buf()), commit };
-    Policy { workdir, ..Policy::new(["sh", "-c", script]) }
+    let mut policy = Policy::new(["sh", "-c", script]);
+    policy.workdir = WorkDir::Overlay { path: Bytes::from(path.to_path_buf()), commit };
+    // Many files take a busy host long.
+    policy.limits.wall_ms = 60_000;
+    policy
 }
 
 fn changes(run: &Run) -> Result<Changes, Stop> {
@@ -313,10 +317,15 @@ fn commits_follow_the_policy() -> Result<(), Stop> {
         assert_eq!((changes.total, changes.list[0].committed), (1, expected));
     }
     for (commit, expected) in [(Commit::OnSuccess, false), (Commit::Always, true)] {
-        let mut policy = overlay(&desk.path("work"), commit, "echo x > made; exec sleep 60");
-        policy.limits.wall_ms = 300;
-        let ended = desk.launch(&policy)?.ended()?;
-        assert_eq!((ended.ended_by, made()), (EndedBy::WallClock, expected), "{commit:?}");
+        let mut policy = overlay(&desk.path("work"), commit, "echo x > made; exec sleep 1000");
+        let is_made = with_more_time(Duration::from_millis(300), |time| {
+            policy.limits.wall_ms = time.as_millis() as u64;
+            let run = desk.launch(&policy)?;
+            assert_eq!(run.ended()?.ended_by, EndedBy::WallClock, "{commit:?}");
+            // Not before it has come to that is there anything to commit.
+            Ok((changes(&run)?.total > 0).then(&made))
+        })?;
+        assert_eq!(is_made, expected, "{commit:?}");
     }
     Ok(())
 }

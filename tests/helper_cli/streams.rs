@@ -3,7 +3,7 @@
 use super::judge::text;
 use crate::jail::desk::{Desk, json};
 use crate::jail::stage::helper;
-use crate::support::{Stop, eventually, write_program};
+use crate::support::{PATIENCE, Stop, eventually, with_more_time, write_program};
 use crate::tests;
 use agentkit_protocol::{Capabilities, Control, Event, Policy, frame};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -140,58 +140,84 @@ fn a_reader_that_went_away() -> Result<(), Stop> {
 fn a_reader_that_reads_nothing() -> Result<(), Stop> {
     let desk = Desk::new()?;
     let mut policy = desk.policy("while echo flood flood flood flood flood flood flood; do :; done");
-    policy.limits.wall_ms = 500;
-    let input = json(&policy)?;
-    let (reader, writer) = UnixStream::pair()?;
-    let (pipe_reader, pipe_writer) = std::io::pipe()?;
-    for stdout in [Stdio::from(OwnedFd::from(writer)), Stdio::from(pipe_writer)] {
-        let mut command = Command::new(helper());
-        let mut child = command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::piped()).spawn()?;
-        child.stdin.take().map(|mut stdin| stdin.write_all(&input)).transpose()?;
-        drop(command);
-        let ended = eventually("the helper ends", Duration::from_secs(10), || {
-            child.try_wait().is_ok_and(|status| status.is_some())
-        });
-        // Whatever it was waiting for.
-        child.kill()?;
-        let output = child.wait_with_output()?;
-        assert_eq!((ended.is_ok(), output.status.code()), (true, Some(124)));
-        let said = text(&output.stderr);
-        assert!(said.contains("output is lost: standard output: it was not read for 2 s"), "{said}");
+    for by_pipe in [false, true] {
+        // Before the command has said much, nothing is stuck.
+        with_more_time(Duration::from_millis(500), |time| {
+            policy.limits.wall_ms = time.as_millis() as u64;
+            let (_reader, writer): (OwnedFd, OwnedFd) = match by_pipe {
+                true => std::io::pipe().map(|(reader, writer)| (reader.into(), writer.into()))?,
+                false => UnixStream::pair().map(|(reader, writer)| (reader.into(), writer.into()))?,
+            };
+            let said = ends_at_the_wall_clock(&json(&policy)?, writer)?;
+            let is_told = said.contains("output is lost: standard output: it was not read for 2 s");
+            assert!(is_told || said.is_empty(), "{said}");
+            Ok(is_told.then_some(()))
+        })?;
     }
-    drop((reader, pipe_reader));
     Ok(())
+}
+
+/// Returns what the helper says.
+fn ends_at_the_wall_clock(policy: &[u8], stdout: OwnedFd) -> Result<String, Stop> {
+    let mut command = Command::new(helper());
+    let mut child = command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::piped()).spawn()?;
+    child.stdin.take().map(|mut stdin| stdin.write_all(policy)).transpose()?;
+    drop(command);
+    let ended =
+        eventually("the helper ends", PATIENCE, || child.try_wait().is_ok_and(|status| status.is_some()));
+    // Whatever it was waiting for.
+    child.kill()?;
+    let output = child.wait_with_output()?;
+    assert_eq!((ended.is_ok(), output.status.code()), (true, Some(124)));
+    Ok(text(&output.stderr))
 }
 
 /// Through its own output the command could take what other programs write to the same pipe.
 fn another_writer_to_the_callers_pipe() -> Result<(), Stop> {
-    const STEAL: &str = "exec 3>&1; timeout 1 cat /proc/self/fd/3 > stolen; true";
     let desk = Desk::new()?;
-    let stolen = desk.path("work/stolen");
-    let mut bare = Command::new("sh");
-    bare.args(["-c", STEAL]).current_dir(desk.path("work"));
-    let mut jailed = Command::new(helper());
-    jailed.stdin(Stdio::piped());
-    for (mut command, policy) in [(bare, None), (jailed, Some(json(&desk.policy(STEAL))?))] {
-        let (mut reader, mut writer) = std::io::pipe()?;
-        let mut child = command.stdout(writer.try_clone()?).spawn()?;
-        drop(command);
-        if let (Some(mut stdin), Some(policy)) = (child.stdin.take(), &policy) {
-            stdin.write_all(policy)?;
+    with_more_time(Duration::from_secs(1), |time| {
+        let steal = format!("exec 3>&1; timeout {} cat /proc/self/fd/3 > stolen; true", time.as_secs());
+        let mut bare = Command::new("sh");
+        bare.args(["-c", &steal]).current_dir(desk.path("work"));
+        let (taken, passed_on) = beside_another_writer(&desk, bare, None)?;
+        if !taken.contains("another") {
+            // Nobody came to it in that time.
+            return Ok(None);
         }
-        // Only now, so that it is there for whoever opens the pipe.
-        writer.write_all(b"of another program\n")?;
-        assert!(child.wait()?.success());
-        drop(writer);
-        let mut passed_on = String::new();
-        reader.read_to_string(&mut passed_on)?;
-        let taken = fs::read_to_string(&stolen)?;
-        fs::remove_file(&stolen)?;
-        let heard = policy.is_none();
-        assert_eq!(taken.contains("another"), heard, "taken: {taken:?}, passed on: {passed_on:?}");
-        assert_eq!(passed_on.contains("another"), !heard);
+        assert!(!passed_on.contains("another"), "taken: {taken:?}, passed on: {passed_on:?}");
+        let mut jailed = Command::new(helper());
+        jailed.stdin(Stdio::piped());
+        let (taken, passed_on) = beside_another_writer(&desk, jailed, Some(&json(&desk.policy(&steal))?))?;
+        assert!(
+            !taken.contains("another") && passed_on.contains("another"),
+            "taken: {taken:?}, passed on: {passed_on:?}"
+        );
+        Ok(Some(()))
+    })
+}
+
+/// What was stolen, and what was left for the reader.
+fn beside_another_writer(
+    desk: &Desk,
+    mut command: Command,
+    policy: Option<&[u8]>,
+) -> Result<(String, String), Stop> {
+    let (mut reader, mut writer) = std::io::pipe()?;
+    let mut child = command.stdout(writer.try_clone()?).spawn()?;
+    drop(command);
+    if let (Some(mut stdin), Some(policy)) = (child.stdin.take(), policy) {
+        stdin.write_all(policy)?;
     }
-    Ok(())
+    // Only now, so that it is there for whoever opens the pipe.
+    writer.write_all(b"of another program\n")?;
+    assert!(child.wait()?.success());
+    drop(writer);
+    let mut passed_on = String::new();
+    reader.read_to_string(&mut passed_on)?;
+    let stolen = desk.path("work/stolen");
+    let taken = fs::read_to_string(&stolen)?;
+    fs::remove_file(&stolen)?;
+    Ok((taken, passed_on))
 }
 
 fn nothing_to_read_on_standard_input() -> Result<(), Stop> {

@@ -3,7 +3,7 @@
 use super::judge::text;
 use crate::jail::desk::{Desk, json, me};
 use crate::jail::stage::{helper, unique};
-use crate::support::{Stop, eventually, processes};
+use crate::support::{PATIENCE, Stop, eventually, processes, with_more_time};
 use crate::tests;
 use agentkit_protocol::{Policy, frame};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -31,8 +31,6 @@ tests![
     a_terminal_where_there_is_none,
     a_terminal_in_place_of_a_policy
 ];
-
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// A terminal, and a session that has it.
 struct Screen {
@@ -80,7 +78,7 @@ impl Screen {
 
     /// Reads the screen until it shows `what` after all that was expected before.
     fn expect(&mut self, what: &str) -> Result<(), Stop> {
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + PATIENCE;
         while !self.shown.contains(what) {
             let left = deadline.saturating_duration_since(Instant::now());
             let mut wait = [PollFd::new(self.keyboard.as_fd(), PollFlags::POLLIN)];
@@ -122,8 +120,10 @@ impl Screen {
 
     /// The same with the terminal's state.
     fn end(mut self) -> Result<(Option<i32>, Termios), Stop> {
-        eventually("the helper ends", LIMIT, || self.child.try_wait().is_ok_and(|status| status.is_some()))?;
-        eventually("nothing is left", LIMIT, || processes::with_marker(&self.marker).is_empty())?;
+        eventually("the helper ends", PATIENCE, || {
+            self.child.try_wait().is_ok_and(|status| status.is_some())
+        })?;
+        eventually("nothing is left", PATIENCE, || processes::with_marker(&self.marker).is_empty())?;
         Ok((self.child.wait()?.code(), tcgetattr(&self.terminal)?))
     }
 }
@@ -194,7 +194,7 @@ fn job_control_works() -> Result<(), Stop> {
     screen.press("PS1='$''> '; sleep 77\n")?;
     screen.expect("sleep 77\r\n")?;
     // Only once it is in the foreground is there anything to suspend.
-    eventually("sleep runs", LIMIT, || !processes::with_marker("sleep\u{0}77").is_empty())?;
+    eventually("sleep runs", PATIENCE, || !processes::with_marker("sleep\u{0}77").is_empty())?;
     screen.press("\x1a")?;
     screen.expect("Stopped")?;
     screen.expect("$> ")?;
@@ -202,7 +202,7 @@ fn job_control_works() -> Result<(), Stop> {
     screen.expect("Stopped")?;
     screen.expect("sleep 77\r\n")?;
     // bash says so before it gives the terminal away, and would take the key for itself.
-    eventually("sleep has the terminal", LIMIT, || in_foreground("sleep\u{0}77"))?;
+    eventually("sleep has the terminal", PATIENCE, || in_foreground("sleep\u{0}77"))?;
     screen.press("\x03")?;
     screen.expect("$> ")?;
     screen.press("exit 9\n")?;
@@ -310,13 +310,17 @@ fn the_callers_terminal_is_out_of_reach() -> Result<(), Stop> {
 /// Suspended, it would not look at the clock.
 fn the_terminal_cannot_suspend_the_helper() -> Result<(), Stop> {
     let desk = Desk::new()?;
-    let mut policy = desk.policy("echo ready; cat; sleep 60");
-    policy.limits.wall_ms = 2000;
-    let mut screen = Screen::open(&desk, &policy, "")?;
-    screen.expect("ready\r\n")?;
-    screen.press("\x1a")?;
-    assert_eq!(screen.close()?, Some(124));
-    Ok(())
+    let mut policy = desk.policy("echo ready; cat; sleep 1000");
+    with_more_time(Duration::from_secs(2), |time| {
+        policy.limits.wall_ms = time.as_millis() as u64;
+        let mut screen = Screen::open(&desk, &policy, "")?;
+        let is_asked = screen.expect("ready\r\n").is_ok() && screen.child.try_wait()?.is_none();
+        if is_asked {
+            screen.press("\x1a")?;
+        }
+        assert_eq!(screen.close()?, Some(124));
+        Ok(is_asked.then_some(()))
+    })
 }
 
 /// In the background it gets an end of input in place of the terminal's, and no terminal of its own.

@@ -4,7 +4,7 @@ use crate::Named;
 use crate::jail::desk::{Desk, json};
 use crate::jail::stage::{helper, unique};
 use crate::support::need::need;
-use crate::support::{Stop, eventually, processes};
+use crate::support::{PATIENCE, Stop, eventually, processes};
 use agentkit_protocol::{
     Access, Bytes, Choice, Commit, Control, Event, FailureKind, GitNames, Level, Mechanism, Net, Policy,
     Probe, Rule, Watch, WorkDir,
@@ -12,7 +12,6 @@ use agentkit_protocol::{
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 pub(crate) const TESTS: &[Named] = &[
     ("a_probe_claims_what_a_run_reads_back", a_probe_claims_what_a_run_reads_back),
@@ -221,7 +220,7 @@ fn nobody_reads_a_policy_in_a_command_line() -> Result<(), Stop> {
     let launcher = Command::new(helper()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut launcher = Killed(launcher);
     serde_json::to_writer(launcher.0.stdin.take().ok_or_else(|| Stop::Fail("no pipe".into()))?, &asked)?;
-    eventually("the command runs", Duration::from_secs(10), || !processes::with_marker(&secret).is_empty())?;
+    eventually("the command runs", PATIENCE, || !processes::with_marker(&secret).is_empty())?;
     let lines: Vec<_> = fs::read_dir("/proc")?
         .flatten()
         .filter_map(|process| fs::read(process.path().join("cmdline")).ok())
@@ -252,8 +251,8 @@ fn nothing_outlives_its_launcher() -> Result<(), Stop> {
         .args(["--mechanism", "bubblewrap", "--env", &format!("MARKER={marker}"), "--", "sh", "-c", script])
         .stdin(Stdio::null())
         .spawn()?;
-    eventually("the command runs", Duration::from_secs(10), || processes::with_marker(&marker).len() > 2)?;
+    eventually("the command runs", PATIENCE, || processes::with_marker(&marker).len() > 2)?;
     launcher.kill()?;
     launcher.wait()?;
-    eventually("all of it is gone", Duration::from_secs(10), || processes::with_marker(&marker).is_empty())
+    eventually("all of it is gone", PATIENCE, || processes::with_marker(&marker).is_empty())
 }

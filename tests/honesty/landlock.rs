@@ -318,7 +318,7 @@ fn input_that_nobody_ends_holds_up_nothing() -> Result<(), Stop> {
     let mut command = Command::new(helper());
     command.args(["--mechanism", "landlock", "--", "true"]).stdin(std::os::fd::OwnedFd::from(theirs));
     let mut launcher = command.spawn()?;
-    let ended = crate::support::eventually("it ends", std::time::Duration::from_secs(10), || {
+    let ended = crate::support::eventually("it ends", crate::support::PATIENCE, || {
         launcher.try_wait().is_ok_and(|status| status.is_some())
     });
     launcher.kill()?;

@@ -3,16 +3,17 @@
 
 use crate::jail::desk::{Desk, json};
 use crate::jail::stage::{helper, unique};
-use crate::support::{Stop, eventually, processes};
+use crate::support::{PATIENCE, Stop, eventually, processes};
 use agentkit_protocol::{Bytes, Choice, Policy};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 fn policy(mechanism: Choice, script: &str) -> Policy {
-    Policy { mechanism, ..Policy::new(["sh", "-c", script]) }
+    let mut policy = Policy { mechanism, ..Policy::new(["sh", "-c", script]) };
+    policy.limits.wall_ms = 60_000;
+    policy
 }
 
 /// The private directories of a launcher with this number.
@@ -52,7 +53,7 @@ fn under_way(desk: &Desk, mechanism: Choice, marker: &str) -> Result<Child, Stop
     let input = fs::File::open(desk.path("policy"))?;
     let mut launcher = Command::new(helper());
     let launcher = launcher.stdin(input).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    eventually("the command runs", Duration::from_secs(10), || processes::with_marker(marker).len() > 6)?;
+    eventually("the command runs", PATIENCE, || processes::with_marker(marker).len() > 6)?;
     Ok(launcher)
 }
 
@@ -67,10 +68,8 @@ pub(crate) fn whoever_of_the_jail_is_killed(desk: &Desk, mechanism: Choice) -> R
         let killed = if init { inits[0] } else { launcher.id() };
         Command::new("kill").args(["-KILL", &killed.to_string()]).status()?;
         let status = launcher.wait()?;
-        eventually("nothing of it is alive", Duration::from_secs(10), || {
-            processes::with_marker(&marker).is_empty()
-        })?;
-        eventually("its directory is gone", Duration::from_secs(10), || private(launcher.id()).is_empty())?;
+        eventually("nothing of it is alive", PATIENCE, || processes::with_marker(&marker).is_empty())?;
+        eventually("its directory is gone", PATIENCE, || private(launcher.id()).is_empty())?;
         assert!(!status.success(), "{status:?}");
     }
     Ok(())

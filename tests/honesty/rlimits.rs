@@ -7,7 +7,7 @@ use crate::leftovers;
 use crate::support::listener::Listener;
 use crate::support::need::need;
 use crate::support::seccomp::{ENOSYS, EPERM, preloader};
-use crate::support::{Stop, eventually, processes};
+use crate::support::{PATIENCE, Stop, eventually, processes};
 use crate::{Named, reporting};
 use agentkit_protocol::{
     Access, Bytes, Choice, Commit, Control, EndedBy, Event, FailureKind, GitNames, Level, Limits, Mechanism,
@@ -18,7 +18,6 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 pub(crate) const TESTS: &[Named] = &[
     ("it_is_taken_by_its_name_alone", it_is_taken_by_its_name_alone),
@@ -223,7 +222,7 @@ fn whoever_kills_its_watchers_is_not_ended() -> Result<(), Stop> {
     for pid in processes::with_marker(&marker) {
         Command::new("kill").args(["-KILL", &pid.to_string()]).status()?;
     }
-    eventually("all is gone", Duration::from_secs(10), || processes::with_marker(&marker).is_empty())?;
+    eventually("all is gone", PATIENCE, || processes::with_marker(&marker).is_empty())?;
     // The directory that holds all private ones.
     let home = PathBuf::from(fs::read_to_string(home)?.trim_end());
     fs::remove_dir_all(home.parent().ok_or_else(|| Stop::Fail(format!("{home:?}")))?)?;

@@ -14,7 +14,7 @@ const REPORT_BY_PIPE: &str = r#"exec 3>&1 1>"$0/out" 2>"$0/err""#;
 /// The other way round.
 const OUTPUT_BY_PIPE: &str = r#"exec 3>"$0/report" 2>"$0/err""#;
 /// A helper that hangs is ended.
-const EXEC: &str = r#"exec timeout -s KILL 30 "$@""#;
+const EXEC: &str = r#"exec timeout -s KILL 120 "$@""#;
 
 /// Shells have no common way to do this.
 const RENAME: &str = "import os, sys; os.execv(sys.argv[2], [sys.argv[1], *sys.argv[3:]])";
