@@ -13,10 +13,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// A launcher that takes longer is ended.
-const LONGEST: Duration = Duration::from_secs(30);
-/// What was killed may take so long to be dead.
-const GRACE: Duration = Duration::from_millis(150);
+/// A launcher that takes longer is ended. No attack goes on for that long, not even where others have the processors.
+const LONGEST: Duration = Duration::from_secs(120);
+/// What was killed may take so long to be dead, on a busy host.
+const GRACE: Duration = Duration::from_secs(1);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(3);
 /// So much of an output is read.

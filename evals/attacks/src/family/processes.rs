@@ -207,13 +207,17 @@ const SECRET: &str = "SECRET";
 const SOON: Duration = Duration::from_millis(200);
 
 /// Whether it becomes true soon.
-fn soon(mut condition: impl FnMut() -> bool) -> bool {
+fn soon(condition: impl FnMut() -> bool) -> bool {
+    within(SOON, condition)
+}
+
+fn within(longest: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();
     loop {
         if condition() {
             return true;
         }
-        if begin.elapsed() > SOON {
+        if begin.elapsed() > longest {
             return false;
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -344,7 +348,7 @@ fn secretive(scene: &Scene, attack: &str) -> Result<(Victim, String, Vec<OsStrin
         let environment = fs::read(format!("/proc/{}/environ", victim.id())).unwrap_or_default();
         environment.starts_with(format!("{SECRET}={secret}").as_bytes())
     };
-    let address = soon(in_place).then(|| processes::stat(victim.id(), ENV_START)).flatten();
+    let address = within(SHORTLY, in_place).then(|| processes::stat(victim.id(), ENV_START)).flatten();
     let address = address.and_then(|address| address.parse::<usize>().ok()).filter(|address| *address != 0);
     let address =
         address.ok_or_else(|| CannotBite("the host does not see its own processes' memory".into()))?;
@@ -448,6 +452,10 @@ fn end(pid: u32) {
     }
 }
 
+/// What a dead launcher's processes are ended by takes a moment, a longer one on a busy host; the attacker's own stay for
+/// more than twice as long.
+const SHORTLY: Duration = Duration::from_secs(2);
+
 /// Kills the launcher as soon as the attacker is ready and has been heard, and looks what goes on.
 struct Killer {
     launcher: PathBuf,
@@ -466,8 +474,7 @@ impl Judge for Killer {
         }
         let launcher = fs::read_to_string(&self.launcher).unwrap_or_default();
         launcher.trim().parse().into_iter().for_each(end);
-        // What a dead launcher's processes are ended by takes a moment.
-        let all_gone = soon(|| processes::of(&self.marker).is_empty());
+        let all_gone = within(SHORTLY, || processes::of(&self.marker).is_empty());
         self.left = Some(if all_gone { 0 } else { processes::of(&self.marker).len() });
     }
 
