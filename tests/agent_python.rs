@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::need::need;
-use support::{Stop, trial};
+use support::{Stop, trial, with_more_time};
 
 fn main() -> ExitCode {
     agentkit_jail::door();
@@ -93,11 +93,18 @@ fn long_output_says_what_is_left_out() -> Result<(), Stop> {
 fn the_time_left_of_the_run_is_a_limit() -> Result<(), Stop> {
     // The probe of the host takes its time, and has to be over before the clock starts.
     let sandbox = sandbox(Limits::default())?;
-    let error = call(sandbox, &due_in(Duration::from_millis(700)), "while True: pass", false);
-    let error = error.expect_err("too slow");
-    assert!(error.message.starts_with("the program failed: killed at the wall-clock limit of "), "{error}");
-    assert_eq!(error.details["ended"], "wall_clock");
-    Ok(())
+    with_more_time(Duration::from_millis(700), |time| {
+        let error = call(sandbox.clone(), &due_in(time), "while True: pass", false).expect_err("too slow");
+        if error.kind == ToolErrorKind::NotRun {
+            return Ok(None);
+        }
+        assert!(
+            error.message.starts_with("the program failed: killed at the wall-clock limit of "),
+            "{error}"
+        );
+        assert_eq!(error.details["ended"], "wall_clock");
+        Ok(Some(()))
+    })
 }
 
 fn nothing_runs_when_no_time_is_left() -> Result<(), Stop> {

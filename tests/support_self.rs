@@ -11,7 +11,10 @@ use std::time::Duration;
 use support::listener::{Listener, PAGE};
 use support::need::{judge, need};
 use support::outside::Snapshot;
-use support::{Stop, eventually, processes, seccomp, temp_dir, trial, user, write_program};
+use support::{
+    Stop, eventually, processes, seccomp, sometimes_within, temp_dir, trial, user, with_more_time,
+    write_program,
+};
 
 fn main() -> ExitCode {
     support::run(vec![
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
         trial("connections_are_counted", connections_are_counted),
         trial("the_listener_answers_web_requests", the_listener_answers_web_requests),
         trial("waiting_ends", waiting_ends),
+        trial("tries_end", tries_end),
         trial("the_preloader_forbids_what_it_names", the_preloader_forbids_what_it_names),
         trial("user_namespaces_can_be_forbidden", user_namespaces_can_be_forbidden),
         trial("a_command_runs_without_privileges", a_command_runs_without_privileges),
@@ -134,6 +138,31 @@ fn waiting_ends() -> Result<(), Stop> {
         looks += 1;
         looks == 3
     })
+}
+
+/// What always takes as long fails, and what comes to no point however long it gets; what is slow but once does not.
+fn tries_end() -> Result<(), Stop> {
+    let (mut tries, long) = (0, Duration::from_millis(2));
+    let always = sometimes_within(long, || {
+        tries += 1;
+        std::thread::sleep(long);
+        Ok(())
+    });
+    assert!(matches!(always, Err(Stop::Fail(_))) && tries == 10);
+    sometimes_within(long * 100, || {
+        tries += 1;
+        std::thread::sleep(if tries == 11 { long * 100 } else { Duration::ZERO });
+        Ok(())
+    })?;
+    let mut times = Vec::new();
+    let never = with_more_time(long, |time| {
+        times.push(time);
+        Ok(None::<()>)
+    });
+    assert!(matches!(never, Err(Stop::Fail(reason)) if reason.ends_with("within 128ms")));
+    assert_eq!(times, [1, 4, 16, 64].map(|more| long * more));
+    assert_eq!(with_more_time(long, |time| Ok((time > long).then_some(time)))?, long * 4);
+    Ok(())
 }
 
 fn the_preloader_forbids_what_it_names() -> Result<(), Stop> {

@@ -50,7 +50,7 @@ fn many_members_are_read_in_one_pass() {
         let started = Instant::now();
         let error = call(&REGISTRY, tool, &arguments).expect_err("invalid");
         // Well under a second without load; comparing each with each took minutes.
-        assert!(started.elapsed() < Duration::from_secs(15), "{tool}: {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(60), "{tool}: {:?}", started.elapsed());
         assert!(error.message.ends_with(wanted) && error.message.len() < 40_000, "{tool}: {}", error.message);
     }
     assert!(call(&REGISTRY, "anything", &format!("{{\"value\":{}}}", distinct(50_000))).is_ok());

@@ -26,7 +26,7 @@ const CALL: &str = "--call";
 /// A launch takes some milliseconds, and more while others do the same: moments lie in it and after it.
 const MOMENTS: Duration = Duration::from_millis(20);
 /// How long whatever was told to end may take, on a machine that does much else.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How a launch ends, if it does not end by itself before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

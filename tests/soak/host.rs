@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// How long the dead may take to be gone: with a helper that is killed, init dies a moment later.
-const GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(30);
 /// Where something with the project's name could lie.
 const PLACES: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
 

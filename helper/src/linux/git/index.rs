@@ -232,7 +232,7 @@ mod tests {
         index.extend([&b"IEOT"[..], &(4 + 8 * NAMES).to_be_bytes(), &1_u32.to_be_bytes()].concat());
         index.extend([12_u32.to_be_bytes(), 1_u32.to_be_bytes()].concat().repeat(NAMES as usize));
         assert!(is_dangerous(&index, false));
-        assert!(began.elapsed() < Duration::from_secs(10));
+        assert!(began.elapsed() < Duration::from_secs(60));
     }
 
     proptest! {
