@@ -84,7 +84,7 @@ mod tests {
         guard._lifeline = io::pipe().unwrap().1;
         // The last writer's end is the end of the pipe.
         let mut ready = [PollFd::new(left.as_fd(), PollFlags::POLLIN)];
-        assert_eq!((poll(&mut ready, 10_000u16).unwrap(), left.read(&mut [0]).unwrap()), (1, 0));
+        assert_eq!((poll(&mut ready, 30_000u16).unwrap(), left.read(&mut [0]).unwrap()), (1, 0));
         assert!(!child.wait().unwrap().success());
     }
 }

@@ -171,7 +171,7 @@ mod tests {
         let failure = monitor.wait_for_init(guard, &ours, said).unwrap_err();
         let mut ready = [PollFd::new(left.as_fd(), PollFlags::POLLIN)];
         // The last writer's end is the end of the pipe.
-        let is_gone = poll(&mut ready, 5000u16).unwrap() == 1 && left.read(&mut [0]).unwrap() == 0;
+        let is_gone = poll(&mut ready, 30_000u16).unwrap() == 1 && left.read(&mut [0]).unwrap() == 0;
         (failure, !is_gone)
     }
 
