@@ -7,7 +7,7 @@ use crate::support::{PATIENCE, Stop, eventually};
 use crate::tests;
 use agentkit_protocol::{Event, Policy};
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -181,6 +181,10 @@ fn a_supervisor_that_cannot_go_on() -> Result<(), Stop> {
         .map(|mut stdin| stdin.write_all(&json(&desk.policy(PLANTS))?).map_err(Stop::from))
         .transpose()?;
     let began = eventually("the command runs", PATIENCE, || desk.path("work/ran").exists());
+    // It has heard of that, too.
+    let mut report = child.stdout.take().map(BufReader::new).ok_or_else(|| Stop::Fail("no pipe".into()))?;
+    let mut events = String::new();
+    report.read_line(&mut events)?;
     let pid = child.id().to_string();
     // Only whoever has the same ids may do that, and root gives its own up.
     let meta = fs::metadata(format!("/proc/{pid}/stat"))?;
@@ -192,9 +196,9 @@ fn a_supervisor_that_cannot_go_on() -> Result<(), Stop> {
         eventually("the helper ends", PATIENCE, || child.try_wait().is_ok_and(|status| status.is_some()));
     child.kill()?;
     let output = child.wait_with_output()?;
-    assert!(began.is_ok() && broken && ended.is_ok(), "{output:?}");
-    let events: Vec<Event> =
-        text(&output.stdout).lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    report.read_to_string(&mut events)?;
+    assert!(began.is_ok() && broken && ended.is_ok(), "{events} {output:?}");
+    let events: Vec<Event> = events.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     let [Event::Started(_), Event::Failed(failure)] = &events[..] else {
         return Err(Stop::Fail(format!("{output:?}")));
     };

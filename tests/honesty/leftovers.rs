@@ -3,12 +3,13 @@
 
 use crate::jail::desk::{Desk, json};
 use crate::jail::stage::{helper, unique};
-use crate::support::{PATIENCE, Stop, eventually, processes};
+use crate::support::{PATIENCE, Stop, eventually, processes, with_more_time};
 use agentkit_protocol::{Bytes, Choice, Policy};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 fn policy(mechanism: Choice, script: &str) -> Policy {
     let mut policy = Policy { mechanism, ..Policy::new(["sh", "-c", script]) };
@@ -50,11 +51,19 @@ fn under_way(desk: &Desk, mechanism: Choice, marker: &str) -> Result<Child, Stop
     asked.env.insert("MARKER".into(), Bytes::from(marker));
     asked.limits.processes = 24;
     fs::write(desk.path("policy"), json(&asked)?)?;
-    let input = fs::File::open(desk.path("policy"))?;
-    let mut launcher = Command::new(helper());
-    let launcher = launcher.stdin(input).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    eventually("the command runs", PATIENCE, || processes::with_marker(marker).len() > 6)?;
-    Ok(launcher)
+    // Whoever else has processes of this user just now may keep these from being made.
+    with_more_time(Duration::from_secs(5), |time| {
+        let input = fs::File::open(desk.path("policy"))?;
+        let mut launcher = Command::new(helper());
+        let mut launcher = launcher.stdin(input).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        if eventually("the command runs", time, || processes::with_marker(marker).len() > 6).is_ok() {
+            return Ok(Some(launcher));
+        }
+        launcher.kill()?;
+        launcher.wait()?;
+        eventually("nothing of it is alive", PATIENCE, || processes::with_marker(marker).is_empty())?;
+        Ok(None)
+    })
 }
 
 pub(crate) fn whoever_of_the_jail_is_killed(desk: &Desk, mechanism: Choice) -> Result<(), Stop> {
