@@ -11,9 +11,14 @@ use crate::support::need::need;
 use crate::support::user::UNPRIVILEGED_ID;
 use crate::support::{Stop, write_program};
 use crate::tests;
-use agentkit_protocol::{Access, Bytes, FailureKind, Policy, Rule, WorkDir};
-use std::fs;
-use std::os::unix::fs::symlink;
+use agentkit_protocol::{Access, Bytes, Choice, Control, FailureKind, Policy, Rule, WorkDir};
+use nix::libc;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -27,6 +32,7 @@ tests![
     a_virtual_environment_in_the_work_dir,
     files_left_in_the_work_dir_show_no_secret,
     a_bind_mount_of_the_work_dir_in_path,
+    what_listens_in_an_installation_is_not_reached,
 ];
 
 /// A launcher with a home, `PATH` and all.
@@ -316,6 +322,45 @@ fn files_left_in_the_work_dir_show_no_secret() -> Result<(), Stop> {
         }
         Ok(())
     })
+}
+
+/// A host program has a socket and a pipe among the files of an installation, open to everybody. By each mechanism: what it
+/// does not keep from them it must not claim.
+fn what_listens_in_an_installation_is_not_reached() -> Result<(), Stop> {
+    let script = "import os, socket, sys\n\
+        place = sys.argv[1]\n\
+        try: os.write(os.open(place + '/pipe', os.O_WRONLY | os.O_NONBLOCK), b'from the jail')\n\
+        except OSError as error: print(error)\n\
+        try: socket.socket(socket.AF_UNIX).connect(place + '/socket')\n\
+        except OSError as error: print(error)\n";
+    for (who, mechanism) in Who::everybody().iter().flat_map(|who| {
+        [Choice::Namespaces, Choice::Bubblewrap, Choice::Landlock].map(|mechanism| (*who, mechanism))
+    }) {
+        let home = Home::of(who)?;
+        home.file("home/tool/bin/x", "")?;
+        home.file("home/tool/lib/node_modules/x", "")?;
+        let place = home.path("home/tool/lib");
+        let listener = UnixListener::bind(place.join("socket"))?;
+        listener.set_nonblocking(true)?;
+        mkfifo(&place.join("pipe"), Mode::empty())?;
+        for name in ["socket", "pipe"] {
+            fs::set_permissions(place.join(name), fs::Permissions::from_mode(0o666))?;
+        }
+        let mut pipe =
+            File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(place.join("pipe"))?;
+        let argv = ["/usr/bin/python3", "-c", script, &place.to_string_lossy()].map(Bytes::from);
+        let run = home.launch_with(&Policy { mechanism, ..Policy::new(argv) }, &["home/tool/bin"])?;
+        let Ok(started) = run.started() else { continue };
+        assert_eq!(run.status.code(), Some(0), "{run:?}");
+        let level = started.capabilities.level(Control::NetworkBlocked);
+        let is_reached = listener.accept().is_ok() || pipe.read(&mut [0; 16]).is_ok();
+        assert!(!(is_reached && level.is_full()), "{who:?} {mechanism:?}: {run:?}");
+        if mechanism == Choice::Namespaces && !started.read_back.installations_as_on_host {
+            assert!(!is_reached && level.is_full(), "{who:?}: {run:?}");
+        }
+        assert!(mechanism == Choice::Namespaces || !level.is_full(), "{who:?}: {mechanism:?} {level}");
+    }
+    Ok(())
 }
 
 /// The same files by another name: `PATH` holds a bind mount of the work dir, or of a part of it.

@@ -82,6 +82,9 @@ pub struct ReadBack {
     /// Whether the work dir is a host directory that cannot be written, since a rule, its mount or its file system makes it
     /// read-only.
     pub workdir_read_only: bool,
+    /// Whether the installation of a program that lies outside the system directories is shown as it is on the host, so that
+    /// a socket or pipe of a host program in it could be used. Otherwise it is shown through an overlay, which has none.
+    pub installations_as_on_host: bool,
     /// Soft limits in force, by their `RLIMIT_` name in lower case.
     pub rlimits: BTreeMap<String, u64>,
     /// The launcher's own limits that bind as well: those lower than what was asked for, `as` and `stack` if they are lower

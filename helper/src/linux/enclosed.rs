@@ -40,7 +40,7 @@ pub(crate) fn derive(mechanism: Mechanism, state: &ReadBack, plan: &Plan, gap: O
     let confined = own("user") && own("mnt") && unprivileged;
     let process_limit = state.rlimits.get("nproc").is_some_and(|&limit| limit <= plan.limits.processes);
     let controls = [
-        (Control::NetworkBlocked, network(own("net") && filtered && confined, plan)),
+        (Control::NetworkBlocked, network(own("net") && filtered && confined, state, plan)),
         (Control::FilesystemConfined, filesystem(confined, gap)),
         (Control::ProcessesIsolated, held(own("pid") && own("ipc"), "no pid or ipc namespace of its own")),
         (
@@ -89,7 +89,7 @@ fn filesystem(holds: bool, gap: Option<Gap>) -> Level {
     }
 }
 
-fn network(holds: bool, plan: &Plan) -> Level {
+fn network(holds: bool, state: &ReadBack, plan: &Plan) -> Level {
     let shows = |(_, access): &(PathBuf, Access)| matches!(access, Access::Ro | Access::Rw);
     let shared = match plan.workdir {
         _ if plan.net == Net::Host => {
@@ -102,6 +102,7 @@ fn network(holds: bool, plan: &Plan) -> Level {
         // A file system knows no network namespaces, and a socket can be connected to where nothing can be written.
         _ if plan.rules.iter().any(shows) => "the work dir or in what the rules show",
         WorkDir::Bind(_) => "the work dir itself",
+        _ if state.installations_as_on_host => "the installation of a program (see `PATH`)",
         WorkDir::Scratch | WorkDir::ScratchAt(_) | WorkDir::Overlay { .. } => return Level::Full,
     };
     Level::Partial(format!("all but sockets and pipes of host programs that lie in {shared}"))

@@ -49,6 +49,11 @@ impl MountTable {
         self.lines().filter(|line| line.kind == b"proc").map(|line| plain(line.point))
     }
 
+    /// Whether something is mounted below a directory.
+    pub(crate) fn has_below(&self, path: &Path) -> bool {
+        self.lines().map(|line| plain(line.point)).any(|point| point != path && point.starts_with(path))
+    }
+
     /// Whether `/proc` hides processes from whoever may not trace them; see proc(5).
     pub(crate) fn hide_processes(&self) -> bool {
         let mut lines = self.0.split(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b' '));

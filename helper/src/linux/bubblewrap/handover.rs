@@ -34,6 +34,7 @@ pub(super) struct Handover {
     workdir: Option<Bytes>,
     pub(super) launcher: Namespaces,
     pub(super) memory_group: Option<u64>,
+    pub(super) installations_as_on_host: bool,
     /// What keeps the view from being held.
     pub(super) gap: Gap,
 }
@@ -64,6 +65,7 @@ impl Handover {
             workdir: view.workdir.as_ref().map(bytes),
             launcher,
             memory_group: task.group.as_ref().map(|group| group.limit),
+            installations_as_on_host: view.has_installations(),
             gap,
         }
     }

@@ -78,6 +78,7 @@ fn run(channel: &OwnedFd) -> Result<Message> {
         landlock,
         loopback,
         memory_group: handover.memory_group,
+        installations_as_on_host: handover.installations_as_on_host,
         workdir_read_only,
         ..read_back::read(&plan.limits, &handover.launcher)?
     };

@@ -22,7 +22,7 @@ pub(super) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
     let filtered = state.seccomp_mode == FILTER_MODE;
     let unprivileged = is_unprivileged(state);
     let controls = [
-        (Control::NetworkBlocked, network(domain, filtered && unprivileged, plan)),
+        (Control::NetworkBlocked, network(domain, filtered && unprivileged, state, plan)),
         (Control::FilesystemConfined, filesystem(domain, filtered && unprivileged)),
         (Control::ProcessesIsolated, processes(domain)),
         (Control::ProcessesContained, process_limit(domain, state, plan)),
@@ -41,7 +41,7 @@ pub(super) fn derive(state: &ReadBack, plan: &Plan) -> Capabilities {
     }
 }
 
-fn network(domain: &Domain, holds: bool, plan: &Plan) -> Level {
+fn network(domain: &Domain, holds: bool, state: &ReadBack, plan: &Plan) -> Level {
     if plan.net == Net::Host {
         return Level::None("the policy shares the host's network (net: host)".to_owned());
     }
@@ -55,6 +55,7 @@ fn network(domain: &Domain, holds: bool, plan: &Plan) -> Level {
     let place = match plan.workdir {
         _ if shows => "the work dir or in what the rules show",
         WorkDir::Bind(_) => "the work dir itself",
+        _ if state.installations_as_on_host => "the installation of a program (see `PATH`)",
         WorkDir::Scratch | WorkDir::ScratchAt(_) | WorkDir::Overlay { .. } => return Level::Full,
     };
     Level::Partial(format!("all but named pipes of host programs that lie in {place}"))

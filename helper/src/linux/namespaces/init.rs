@@ -68,6 +68,7 @@ fn run(task: &Task<'_>, entrance: &mut Entrance, channel: &OwnedFd) -> Result<Me
         sockets_tell: sockets.is_some(),
         memory_group: task.group.as_ref().map(|group| group.limit),
         workdir_read_only: mounted.workdir_read_only,
+        installations_as_on_host: mounted.installations_as_on_host,
         ..read_back::read(&task.plan.limits, &outside.namespaces)?
     };
     read_back.launchers_limits.extend(launchers_limits);

@@ -3,6 +3,7 @@
 mod decoys;
 pub(super) mod detached;
 mod init;
+mod installations;
 mod kernel_files;
 mod mounts;
 mod network;

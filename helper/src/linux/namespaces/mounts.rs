@@ -2,6 +2,7 @@
 
 use super::decoys;
 use super::detached::{clone, open_inside};
+use super::installations;
 use super::kernel_files;
 use super::root::{Root, front};
 use crate::error::{Context, Hint, Result};
@@ -44,6 +45,8 @@ pub(crate) struct Mounted {
     pub(crate) watched: Vec<OwnedFd>,
     /// Whether the host's work dir cannot be written, as the kernel says.
     pub(crate) workdir_read_only: bool,
+    /// Whether an installation is shown with its sockets and pipes.
+    pub(crate) installations_as_on_host: bool,
 }
 
 /// Builds what is the same in every jail. What is sealed is complete by then; what is writable comes after.
@@ -79,13 +82,20 @@ pub(crate) fn launchers() -> Result<Mounted> {
             .context(STEP, format_args!("open {path}"))
     };
     let (proc, private) = (open("/proc")?, open("/tmp")?);
-    Ok(Mounted { proc, private, overlay: None, watched: Vec::new(), workdir_read_only: false })
+    Ok(Mounted {
+        proc,
+        private,
+        overlay: None,
+        watched: Vec::new(),
+        workdir_read_only: false,
+        installations_as_on_host: true,
+    })
 }
 
 /// Adds what this one sees beside it, and makes the whole the root.
 pub(crate) fn finish(begun: Begun, view: &mut View, plan: &Plan, guards: &Guards) -> Result<Mounted> {
     let Begun { mut root, proc, private } = begun;
-    let overlay = show_entries(&mut root, &mut view.entries)?;
+    let Shown { overlay, installations_as_on_host } = show_entries(&mut root, &mut view.entries)?;
     for (path, says) in &view.spellings {
         if root.owns(path) {
             root.link(path, says)?;
@@ -95,7 +105,7 @@ pub(crate) fn finish(begun: Begun, view: &mut View, plan: &Plan, guards: &Guards
     guards.cover()?;
     let watched = decoys::show(&mut root, &plan.watched_paths)?;
     switch_root()?;
-    Ok(Mounted { proc, private, overlay, watched, workdir_read_only })
+    Ok(Mounted { proc, private, overlay, watched, workdir_read_only, installations_as_on_host })
 }
 
 fn show_system(root: &mut Root, system: &System) -> Result<()> {
@@ -182,53 +192,70 @@ fn make_private_directory(root: &mut Root, path: &Path, mode: u32) -> Result<()>
     Ok(())
 }
 
-/// Parents come first, so that the longest path decides. Returns the layers of the one that is an overlay.
-fn show_entries(root: &mut Root, mut entries: &mut [Entry]) -> Result<Option<Layers>> {
-    let mut layers = None;
-    while let Some((entry, rest)) = entries.split_first_mut() {
-        let is_empty = !rest.first().is_some_and(|next| next.path.starts_with(&entry.path));
-        layers = show(root, entry, is_empty)?.or(layers);
-        entries = rest;
-    }
-    Ok(layers)
+/// What has been shown so far.
+#[derive(Default)]
+struct Shown {
+    /// The layers of the work dir, if it is an overlay.
+    overlay: Option<Layers>,
+    installations_as_on_host: bool,
 }
 
-fn show(root: &mut Root, entry: &mut Entry, is_empty: bool) -> Result<Option<Layers>> {
+/// Parents come first, so that the longest path decides.
+fn show_entries(root: &mut Root, mut entries: &mut [Entry]) -> Result<Shown> {
+    let mut shown = Shown::default();
+    while let Some((entry, rest)) = entries.split_first_mut() {
+        let is_empty = !rest.first().is_some_and(|next| next.path.starts_with(&entry.path));
+        // Each has another number of entries behind it.
+        show(root, entry, is_empty, rest.len(), &mut shown)?;
+        entries = rest;
+    }
+    Ok(shown)
+}
+
+fn show(root: &mut Root, entry: &mut Entry, is_empty: bool, number: usize, shown: &mut Shown) -> Result<()> {
     let (path, is_dir) = (entry.path.clone(), entry.is_dir());
     // Nothing of the host is there, and nobody can make anything there.
     if entry.access == Access::Hidden && root.owns(&path) && !root.is_private(&path) && !root.has(&path) {
-        return Ok(None);
+        return Ok(());
     }
     root.target(&path, is_dir)?;
     let target = match open_inside(&path) {
         // The jail's user has fewer privileges than this process: what is closed to us needs no protection from it.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) && !entry.access.is_writable() => {
-            return Ok(None);
+            return Ok(());
         }
         result => result.context(STEP, format_args!("open {path:?} in the jail"))?,
     };
     let attach = |mount: OwnedFd| {
         sys::attach_mount(mount.as_fd(), target.as_fd()).context(STEP, format_args!("move_mount to {path:?}"))
     };
-    let mut layers = None;
     match entry.access {
+        Access::ReadOnly if entry.is_installation => {
+            let (mount, is_cut_off) = match entry.is_one_mount {
+                true => installations::show(root, entry.mount()?, number)?,
+                // The overlay would show what lies below the others.
+                false => (entry.mount()?, false),
+            };
+            shown.installations_as_on_host |= !is_cut_off;
+            attach(mount)?;
+        }
         Access::ReadOnly | Access::Readable | Access::Writable => attach(entry.mount()?)?,
         Access::Overlaid(commit) => {
             let (mount, both) = overlay::mount(entry.mount()?, &path, commit)?;
             attach(mount)?;
-            layers = Some(both);
+            shown.overlay = Some(both);
         }
         Access::Sealed => attach(restricted(clone(target.as_fd(), Path::new(""))?, true)?)?,
         Access::Pin => attach(clone(target.as_fd(), Path::new(""))?)?,
         Access::Hidden if is_empty => attach(clone(AT_FDCWD, root.nothing(is_dir)?)?)?,
-        Access::Hidden => return show_own(root, &path, 0o111, attach).map(|()| None),
-        Access::Private => return show_own(root, &path, 0o755, attach).map(|()| None),
+        Access::Hidden => return show_own(root, &path, 0o111, attach),
+        Access::Private => return show_own(root, &path, 0o755, attach),
     }
     // Nothing lies in a file.
     if is_dir {
         root.covered_by_host(&path);
     }
-    Ok(layers)
+    Ok(())
 }
 
 /// A directory of the jail's own at any place: writable for the command if it can be listed.

@@ -71,6 +71,10 @@ pub(crate) struct Entry {
     pub(crate) path: PathBuf,
     pub(crate) kind: Kind,
     pub(crate) access: Access,
+    /// Whether it is the directory of an installation, which is shown for a program's sake.
+    pub(crate) is_installation: bool,
+    /// Whether nothing is mounted in it; only looked at for an installation.
+    pub(crate) is_one_mount: bool,
     /// Device and inode that it had when its path was judged.
     identity: (u64, u64),
     opened: Option<OwnedFd>,
@@ -87,6 +91,8 @@ impl Entry {
             path: path.to_path_buf(),
             kind,
             access,
+            is_installation: false,
+            is_one_mount: false,
             identity,
             opened: None,
             outside: None,

@@ -6,6 +6,7 @@ mod rules;
 mod system;
 
 use super::identity::Identity;
+use super::mount_table::MountTable;
 use super::owner_map::OwnerMaps;
 use super::resolve::{open_real, replaced};
 use super::workdir::WorkPath;
@@ -65,8 +66,9 @@ impl View {
             system.add_names_of_hosts(Path::new("/"))?;
         }
         let mut entries = BTreeMap::new();
-        for path in grants {
-            grant(&mut system, &mut entries, path)?;
+        if !grants.is_empty() {
+            let mounts = MountTable::of_this_process(STEP)?;
+            grants.iter().try_for_each(|path| grant(&mut system, &mut entries, path, &mounts))?;
         }
         if let WorkPath::Host { path, identity, access, .. } = workdir {
             let entry = Entry::new(path, Kind::Directory, *access, *identity);
@@ -95,10 +97,18 @@ impl View {
         places.iter().for_each(|place| host_proc::hide(self, Path::new(OsStr::from_bytes(&place.0))));
     }
 
+    /// Whether an installation of a program is shown.
+    #[cfg(any(feature = "bubblewrap", without_namespaces))]
+    pub(crate) fn has_installations(&self) -> bool {
+        self.entries.iter().any(|entry| entry.is_installation)
+    }
+
     /// At most how many files and directories of the jail's own the entries need.
     pub(crate) fn names(&self) -> u64 {
         let paths = self.entries.iter().map(|entry| &entry.path);
         let paths = paths.chain(self.spellings.iter().map(|(path, _)| path));
+        let stages = self.entries.iter().filter(|entry| entry.is_installation).map(|entry| &entry.path);
+        let paths = paths.chain(stages);
         paths
             .map(|path| path.components().count() as u64)
             .fold(0, |sum, count| sum.saturating_add(count).saturating_add(1))
@@ -106,7 +116,12 @@ impl View {
 }
 
 /// A link becomes a link of the jail's own: followed here, it could lead anywhere.
-fn grant(system: &mut System, entries: &mut BTreeMap<PathBuf, Entry>, path: &Path) -> Result<()> {
+fn grant(
+    system: &mut System,
+    entries: &mut BTreeMap<PathBuf, Entry>,
+    path: &Path,
+    mounts: &MountTable,
+) -> Result<()> {
     let place = match open_real(path) {
         Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Err(replaced(path)),
         result => result.context(STEP, format_args!("open {path:?}"))?,
@@ -122,7 +137,9 @@ fn grant(system: &mut System, entries: &mut BTreeMap<PathBuf, Entry>, path: &Pat
         libc::S_IFDIR => Kind::Directory,
         _ => Kind::File,
     };
-    let entry = Entry::new(path, kind, Access::ReadOnly, (stat.st_dev, stat.st_ino));
+    let mut entry = Entry::new(path, kind, Access::ReadOnly, (stat.st_dev, stat.st_ino));
+    entry.is_installation = kind == Kind::Directory;
+    entry.is_one_mount = entry.is_installation && !mounts.has_below(path);
     entries.insert(path.to_path_buf(), entry);
     Ok(())
 }

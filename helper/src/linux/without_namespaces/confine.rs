@@ -9,6 +9,7 @@ use crate::linux::limits::{self, InForce};
 use crate::linux::message::Outside;
 use crate::linux::seccomp;
 use crate::linux::task::{Entrance, Task};
+use crate::linux::view::View;
 use crate::linux::{privileges, read_back, sys, usage};
 use crate::promises;
 use agentkit_protocol::{Attack, Domain, FailureKind, ReadBack};
@@ -37,6 +38,8 @@ pub(super) struct Confinement<'a> {
     exclusive_user: bool,
     /// See [`Domain::others`].
     others: u64,
+    /// See [`ReadBack::installations_as_on_host`].
+    installations: bool,
     /// See [`Domain::hidden`].
     hidden: bool,
     /// Whether uids are those that the kernel goes by, and so whether the process limit binds this one.
@@ -47,11 +50,18 @@ pub(super) struct Confinement<'a> {
 }
 
 impl<'a> Confinement<'a> {
-    pub(super) fn new(wall: &'a dyn Wall, task: &Task, private: &Private, outside: &Outside) -> Self {
+    pub(super) fn new(
+        wall: &'a dyn Wall,
+        task: &Task,
+        view: &View,
+        private: &Private,
+        outside: &Outside,
+    ) -> Self {
         Confinement {
             wall,
             exclusive_user: task.identity.is_exclusive(),
             others: 0,
+            installations: view.has_installations(),
             hidden: outside.hidden,
             first_users: outside.namespaces.are_the_first_users(),
             limits_bind: false,
@@ -155,6 +165,7 @@ impl<'a> Confinement<'a> {
             landlock: domain.is_some(),
             memory_group: task.group.as_ref().map(|group| group.limit),
             workdir_read_only: task.plan.workdir_read_only,
+            installations_as_on_host: self.installations,
             ..read_back::read_open(status, in_force)?
         };
         state.launchers_limits.extend(limits_of_launcher);

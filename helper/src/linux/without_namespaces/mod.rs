@@ -83,7 +83,7 @@ pub(crate) fn enter(
     match sys::fork_with_pidfd().context(STEP, "fork")? {
         None => {
             drop(ours);
-            let confinement = Confinement::new(&*wall, task, &private, outside);
+            let confinement = Confinement::new(&*wall, task, &entrance.view, &private, outside);
             init::main(task, entrance, &private, confinement, &theirs)
         }
         Some((pid, pidfd)) => {
