@@ -7,7 +7,7 @@ use crate::support::need::need;
 use crate::support::{PATIENCE, Stop, eventually, processes};
 use agentkit_protocol::{
     Access, Bytes, Choice, Commit, Control, Event, FailureKind, GitNames, Level, Mechanism, Net, Policy,
-    Probe, Rule, Watch, WorkDir,
+    Probe, ProcFiles, Rule, Watch, WorkDir,
 };
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -19,6 +19,8 @@ pub(crate) const TESTS: &[Named] = &[
     ("a_work_dir_of_the_host_is_written_as_its_owner", a_work_dir_of_the_host_is_written_as_its_owner),
     ("rules_mean_what_they_mean_elsewhere", rules_mean_what_they_mean_elsewhere),
     ("what_the_host_mounts_meanwhile_is_told", what_the_host_mounts_meanwhile_is_told),
+    ("what_could_not_be_restricted_is_not_shown", what_could_not_be_restricted_is_not_shown),
+    ("the_kernels_settings_are_only_read", the_kernels_settings_are_only_read),
     ("a_program_that_others_can_change_is_not_run", a_program_that_others_can_change_is_not_run),
     ("the_command_gets_nothing_of_what_set_it_up", the_command_gets_nothing_of_what_set_it_up),
     ("nobody_reads_a_policy_in_a_command_line", nobody_reads_a_policy_in_a_command_line),
@@ -149,6 +151,7 @@ fn what_the_host_mounts_meanwhile_is_told() -> Result<(), Stop> {
     need("root")?;
     let desk = desk()?;
     fs::create_dir(desk.path("shown"))?;
+    fs::write(desk.path("file"), "")?;
     let level = |propagation: &str, rules: Vec<Rule>| -> Result<Level, Stop> {
         let before = format!(
             "exec unshare --mount --propagation {propagation} \
@@ -163,10 +166,44 @@ fn what_the_host_mounts_meanwhile_is_told() -> Result<(), Stop> {
         }
     };
     let shown = || vec![rule(&desk, "shown", Access::Ro)];
-    let partial = level("shared", shown())?;
-    assert!(partial.reason().is_some_and(|why| why.contains("the host mounts")), "{partial:?}");
+    for shown in [shown(), vec![rule(&desk, "file", Access::Ro)], vec![rule(&desk, "shown", Access::Rw)]] {
+        let partial = level("shared", shown)?;
+        assert!(partial.reason().is_some_and(|why| why.contains("the host mounts")), "{partial:?}");
+    }
     for level in [level("private", shown())?, level("shared", Vec::new())?] {
         assert!(level.reason().is_some_and(|why| !why.contains("the host mounts")), "{level:?}");
+    }
+    Ok(())
+}
+
+/// A mount in a directory that is closed to bubblewrap stays as it is, and somebody could open that directory.
+fn what_could_not_be_restricted_is_not_shown() -> Result<(), Stop> {
+    need("root")?;
+    let desk = desk()?;
+    fs::create_dir_all(desk.path("shown/closed/in"))?;
+    let script = "mount -t tmpfs none shown/closed/in; chmod \"$0\" shown/closed; \
+                  exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
+    let place = desk.path("").to_string_lossy().into_owned();
+    let run = |mode: &str, access| {
+        let before = ["unshare", "--mount", "--wd", &place, "sh", "-c", script, mode];
+        let asked = Policy { rules: vec![rule(&desk, "shown", access)], ..policy("echo ran") };
+        desk.call_under(&before.map(str::to_owned), &[], &json(&asked)?)
+    };
+    for access in [Access::Ro, Access::Rw] {
+        assert_eq!(run("0755", access)?.stdout, b"ran\n");
+        let refused = run("0700", access)?;
+        let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.stdout.is_empty() && why.contains("shown/closed/in"), "{access:?}: {refused:?}");
+    }
+    Ok(())
+}
+
+fn the_kernels_settings_are_only_read() -> Result<(), Stop> {
+    let desk = desk()?;
+    let script = "cat /proc/sys/kernel/hostname; for file in $(find /proc/sys -type f -perm -2); do : <>$file && echo $file; done";
+    for mechanism in [Choice::Bubblewrap, Choice::Namespaces] {
+        let run = desk.launch(&Policy { mechanism, proc: ProcFiles::Full, ..policy(script) })?;
+        assert_eq!(run.stdout, b"jail\n", "{mechanism:?}: {run:?}");
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ const PROMISED: [Control; 8] = [
 pub(crate) enum Gap {
     /// See [`View::can_be_uncovered`](crate::linux::view::View::can_be_uncovered).
     Uncoverable,
-    /// What the host mounts below something that is shown arrives inside, as writable as there.
+    /// What the host mounts on or below something that is shown arrives inside, as writable as there.
     MountsArrive,
     /// The host's devices are mounted as they are there.
     DevicesWritable,
@@ -78,8 +78,8 @@ fn filesystem(holds: bool, gap: Option<Gap>) -> Level {
                 .to_owned(),
         ),
         (true, Some(Gap::MountsArrive)) => Level::Partial(
-            "all but what the host mounts, while this runs, below a directory that is shown to be read: it is shown as well, \
-             and can be written as on the host"
+            "all but what the host mounts, while this runs, on or below what the policy shows of it: it is shown as well, and \
+             can be written as on the host"
                 .to_owned(),
         ),
         (true, Some(Gap::DevicesWritable)) => Level::Partial(

@@ -2,6 +2,8 @@
 
 use crate::error::{Context, Result};
 use nix::mount::{MsFlags, mount};
+#[cfg(feature = "bubblewrap")]
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,6 +23,13 @@ pub(crate) fn keep_apart() -> Result<()> {
 
 /// The text of the table.
 pub(crate) struct MountTable(pub(super) Vec<u8>);
+
+#[cfg(all(test, feature = "bubblewrap"))]
+impl From<String> for MountTable {
+    fn from(text: String) -> Self {
+        MountTable(text.into_bytes())
+    }
+}
 
 /// One line, with paths as they are written there.
 #[derive(Clone, Copy)]
@@ -72,6 +81,42 @@ impl MountTable {
             let optional = line.split(|byte| *byte == b' ').skip(6);
             optional.take_while(|field| *field != b"-").any(tells)
         })
+    }
+
+    /// Where what no other mount covers is mounted, and with which of its own options; see mount(8).
+    #[cfg(feature = "bubblewrap")]
+    pub(crate) fn uncovered(&self) -> Vec<(PathBuf, Vec<&[u8]>)> {
+        let lines = self.0.split(|byte| *byte == b'\n').filter_map(|line| {
+            let mut fields = line.split(|byte| *byte == b' ');
+            let (own, parent) = (fields.next()?, fields.next()?);
+            Some((own, parent, plain(fields.nth(2)?), fields.next()?))
+        });
+        let mut mounts: Vec<_> = lines.collect();
+        let parents: HashMap<_, _> = mounts.iter().map(|(own, parent, ..)| (*own, *parent)).collect();
+        let placed = mounts.iter().filter(|(own, parent, ..)| own != parent);
+        let placed: HashSet<_> = placed.map(|(_, parent, point, _)| (*parent, point.clone())).collect();
+        // By one that is mounted on the same, on what leads there.
+        let is_out_of_sight = |parent: &[u8], point: &Path| {
+            point.ancestors().skip(1).any(|above| placed.contains(&(parent, above.to_path_buf())))
+        };
+        let covered: HashSet<_> = mounts
+            .iter()
+            .filter(|(_, parent, point, _)| is_out_of_sight(parent, point))
+            .map(|(own, ..)| *own)
+            .collect();
+        // What is mounted on a covered one is out of sight with it.
+        let holders = |own| {
+            std::iter::successors(Some(own), |at| parents.get(at).copied().filter(|up| up != at))
+                .take(parents.len())
+        };
+        mounts.retain(|(own, _, point, _)| {
+            let lies_below_another = placed.contains(&(*own, point.clone()));
+            !lies_below_another && !holders(*own).any(|holder| covered.contains(holder))
+        });
+        mounts
+            .into_iter()
+            .map(|(.., point, options)| (point, options.split(|byte| *byte == b',').collect()))
+            .collect()
     }
 
     /// By which other paths these places, or parts of them, can be reached: bind mounts.
@@ -183,6 +228,38 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "bubblewrap")]
+    fn what_another_mount_covers_is_out_of_sight() {
+        let table = b"1 1 0:1 / / ro,nosuid - tmpfs t rw\n\
+                      2 1 0:2 / /a rw - tmpfs t rw\n\
+                      3 2 0:3 / /a/in rw - tmpfs t rw\n\
+                      4 3 0:4 / /a/in/deep rw - tmpfs t rw\n\
+                      5 2 0:5 / /a/in rw - tmpfs t rw\n\
+                      6 1 0:6 / /b/c rw - tmpfs t rw\n\
+                      7 6 0:6 / /b/c/d rw - tmpfs t rw\n\
+                      8 1 0:7 / /b rw - tmpfs t rw\n\
+                      9 8 0:7 / /b/c rw - tmpfs t rw\n\
+                      10 9 0:7 / /b/c ro - tmpfs t rw\n";
+        let table = MountTable(table.to_vec());
+        let seen: Vec<_> = table.uncovered();
+        let points: Vec<_> =
+            seen.iter().map(|(point, options)| (point.to_str().unwrap(), options[0])).collect();
+        assert_eq!(
+            points,
+            [
+                ("/", &b"ro"[..]),
+                ("/a", b"rw"),
+                ("/a/in", b"rw"),
+                ("/a/in/deep", b"rw"),
+                ("/a/in", b"rw"),
+                ("/b", b"rw"),
+                ("/b/c", b"ro")
+            ]
+        );
+        assert_eq!(seen[0].1, [&b"ro"[..], b"nosuid"]);
+    }
+
+    #[test]
     fn bind_mounts_of_a_place_are_its_other_names() {
         let table = b"27 1 8:1 / / rw - ext4 /dev/vda rw\n\
                       28 27 8:1 /srv/w /mnt/whole rw - ext4 /dev/vda rw\n\
@@ -209,6 +286,8 @@ mod tests {
             let table = MountTable(table.into_bytes());
             table.other_names(&[PathBuf::from("/a"), PathBuf::from("/")]);
             table.of_processes().for_each(drop);
+            #[cfg(feature = "bubblewrap")]
+            drop(table.uncovered());
         }
     }
 }

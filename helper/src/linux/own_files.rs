@@ -33,6 +33,9 @@ pub(crate) const SHOWN: [&str; 12] = [
 ];
 /// Shown, but only to be read: the kernel's settings.
 pub(crate) const SETTINGS: &str = "sys";
+/// Where among them hosts mount what programs they know besides; see binfmt_misc of the kernel.
+#[cfg(feature = "bubblewrap")]
+pub(crate) const FORMATS: &str = "sys/fs/binfmt_misc";
 /// Of those, what tells one machine from another.
 pub(crate) const IDENTITY: &str = "sys/kernel/random/boot_id";
 

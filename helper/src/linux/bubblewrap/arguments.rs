@@ -4,7 +4,7 @@ use super::names::{AS_INIT, OWN_PROGRAM, PRIVATE};
 use super::{STEP, proc};
 use crate::error::{Context, Result};
 use crate::linux::identity::INNER_ID;
-use crate::linux::own_files::{DEVICE_LINKS, DEVICES, IDENTITY, accounts};
+use crate::linux::own_files::{DEVICE_LINKS, DEVICES, FORMATS, IDENTITY, SETTINGS, accounts};
 use crate::linux::proc_files::of_descriptor;
 use crate::linux::task::Task;
 use crate::linux::view::{Access, Entry, HOME, View};
@@ -129,6 +129,16 @@ impl Options {
     /// Bubblewrap mounts one with all of the kernel's files; what a policy does not show of them is covered.
     fn show_proc(&mut self, files: ProcFiles) -> Result<()> {
         self.add(["--proc", "/proc"])?;
+        let settings = Path::new("/proc").join(SETTINGS);
+        if files == ProcFiles::Full && settings.exists() {
+            // The host's: bubblewrap binds nothing from inside. They tell of whoever looks, whichever mount they are in.
+            self.bind("--ro-bind", &settings, &settings)?;
+            let formats = Path::new("/proc").join(FORMATS);
+            if formats.exists() {
+                self.hide(&formats, true, "0555")?;
+                self.add([OsStr::new("--remount-ro"), formats.as_os_str()])?;
+            }
+        }
         for entry in std::fs::read_dir("/proc").context(STEP, "list /proc")? {
             let entry = entry.context(STEP, "list /proc")?;
             // Not even looked at: processes end.

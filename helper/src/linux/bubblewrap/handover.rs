@@ -31,6 +31,8 @@ pub(super) struct Handover {
     spelling: Bytes,
     /// What must stand inside where it was judged outside: path, device and inode.
     shown: Vec<(Bytes, u64, u64)>,
+    /// What of that the command may write.
+    writable: Vec<Bytes>,
     workdir: Option<Bytes>,
     pub(super) launcher: Namespaces,
     pub(super) memory_group: Option<u64>,
@@ -61,6 +63,11 @@ impl Handover {
             }),
             directory: bytes(&task.directory),
             spelling: bytes(&task.spelling),
+            writable: sources
+                .clone()
+                .filter(|it| it.access.is_writable())
+                .map(|it| bytes(&it.path))
+                .collect(),
             shown: sources.map(|it| (bytes(&it.path), it.identity().0, it.identity().1)).collect(),
             workdir: view.workdir.as_ref().map(bytes),
             launcher,
@@ -128,6 +135,10 @@ impl Handover {
     /// Path, device and inode of each.
     pub(super) fn shown(&self) -> impl Iterator<Item = (&Path, (u64, u64))> {
         self.shown.iter().map(|(at, device, inode)| (path(at), (*device, *inode)))
+    }
+
+    pub(super) fn writable(&self) -> Vec<&Path> {
+        self.writable.iter().map(path).collect()
     }
 }
 

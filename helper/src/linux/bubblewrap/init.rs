@@ -3,12 +3,13 @@
 use super::STEP;
 use super::handover::Handover;
 use super::names::{AS_INIT, PRIVATE};
-use super::proc;
+use super::{mounts, proc};
 use crate::error::{Context, Hint, Result, failure};
 use crate::linux::asked::Topics;
 use crate::linux::enclosed;
 use crate::linux::exec::{Command, Places, Streams, TEMPORARY};
 use crate::linux::message::{self, Message};
+use crate::linux::mount_table::MountTable;
 use crate::linux::reap::{End, die_with_supervisor, reap_until_gone};
 use crate::linux::resolve::replaced;
 use crate::linux::view::HOME;
@@ -136,10 +137,7 @@ fn check_view(handover: &Handover, plan: &Plan) -> Result<()> {
         }
     }
     proc::check(plan.proc)?;
-    let root = Path::new("/");
-    if !has_flag(root, FsFlags::ST_RDONLY)? {
-        return Err(failure(FailureKind::Host, STEP, "the jail's root can be written"));
-    }
+    mounts::check(&MountTable::of_this_process(STEP)?, &handover.writable())?;
     let private =
         statvfs(PRIVATE).map_err(io::Error::from).context(STEP, "statvfs the private directories")?;
     let size = private.blocks().saturating_mul(private.fragment_size());

@@ -16,6 +16,7 @@ mod guard;
 mod handover;
 mod init;
 mod monitor;
+mod mounts;
 mod names;
 mod proc;
 mod program;
@@ -32,7 +33,7 @@ use super::modes;
 use super::mount_table::MountTable;
 use super::sys;
 use super::task::{Entrance, Task};
-use super::view::{Access, View};
+use super::view::View;
 use crate::error::{Context, Result};
 use crate::validate::Plan;
 use agentkit_protocol::{Capabilities, Mechanism, ReadBack};
@@ -113,11 +114,10 @@ impl HeldBy for Enclosed {
     }
 }
 
-/// Bubblewrap leaves its mounts the followers of the host's, where those tell others of what comes below them. (Below the
-/// system directories only root can mount, who owns them anyway.)
+/// Bubblewrap leaves its mounts the followers of the host's, where those tell others of what comes on or below them. (Below
+/// the system directories only root can mount, who owns them anyway.)
 fn gap(view: &View) -> Result<Gap> {
-    let is_read = |access| matches!(access, Access::ReadOnly | Access::Readable);
-    if view.entries.iter().any(|entry| entry.is_dir() && is_read(entry.access))
+    if view.entries.iter().any(|entry| entry.access.has_source())
         && MountTable::of_this_process(STEP)?.spreads()
     {
         return Ok(Gap::MountsArrive);

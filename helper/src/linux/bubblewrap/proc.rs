@@ -4,7 +4,9 @@ use super::STEP;
 use crate::error::{Context, Result, failure};
 use crate::linux::own_files::{SETTINGS, SHOWN};
 use agentkit_protocol::{FailureKind, ProcFiles};
+use nix::sys::statvfs::{FsFlags, statvfs};
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -19,6 +21,13 @@ pub(super) fn is_shown(files: ProcFiles, name: &OsStr) -> bool {
 pub(super) fn check(files: ProcFiles) -> Result<()> {
     let proc = Path::new("/proc");
     let own = proc.metadata().context(STEP, "stat /proc")?.dev();
+    let settings = proc.join(SETTINGS);
+    if files == ProcFiles::Full && settings.exists() {
+        let found = statvfs(&settings).map_err(io::Error::from).context(STEP, "statvfs /proc/sys")?;
+        if !found.flags().contains(FsFlags::ST_RDONLY) {
+            return Err(failure(FailureKind::Host, STEP, "/proc/sys can be written"));
+        }
+    }
     for entry in std::fs::read_dir(proc).context(STEP, "list /proc")? {
         let entry = entry.context(STEP, "list /proc")?;
         if is_shown(files, &entry.file_name()) {
