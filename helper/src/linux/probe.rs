@@ -5,7 +5,7 @@ use super::program::{Program, Surroundings};
 use super::sanitize::reset_signals;
 use super::sys::{self, Forked};
 use super::workdir::WorkPath;
-use crate::error::{Context, Hint, Result, failure};
+use crate::error::{Context, Result, failure};
 use crate::validate;
 use agentkit_protocol::{Capabilities, Choice, Failure, FailureKind, Mechanism, Policy, Probe};
 use nix::libc;
@@ -82,27 +82,31 @@ fn apart(mechanism: Mechanism) -> Result<Capabilities> {
         }
         Forked::Parent { pid, .. } => {
             drop(tell);
-            let text = read_in_time(&mut answer).context(STEP, format_args!("try {mechanism}"));
+            let text = read_in_time(&mut answer, mechanism);
             let pidfd = sys::open_pidfd(pid).context(STEP, "pidfd_open")?;
             // It has said all, or has not come to it in time.
             drop(sys::signal_process(pidfd.as_fd(), libc::SIGKILL));
             sys::wait_with_usage(pid).context(STEP, "wait")?;
-            let text = text.hint("the host may be overloaded: try again")?;
-            serde_json::from_slice(&text).map_err(io::Error::other).context(STEP, "read the answer")
+            serde_json::from_slice(&text?).map_err(io::Error::other).context(STEP, "read the answer")
         }
     }
 }
 
-fn read_in_time(answer: &mut PipeReader) -> io::Result<Vec<u8>> {
+fn read_in_time(answer: &mut PipeReader, mechanism: Mechanism) -> Result<Vec<u8>> {
+    let operation = format!("try {mechanism}");
     let begin = Instant::now();
     let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let left = LONGEST.saturating_sub(begin.elapsed());
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
-        if poll(&mut [PollFd::new(answer.as_fd(), PollFlags::POLLIN)], timeout)? == 0 {
-            return Err(io::Error::other(format!("no answer within {LONGEST:?}")));
+        let ready = poll(&mut [PollFd::new(answer.as_fd(), PollFlags::POLLIN)], timeout);
+        if ready.map_err(io::Error::from).context(STEP, &operation)? == 0 {
+            // A run waits longer: nothing that a lesser mechanism would have to be promised for.
+            let late =
+                failure(FailureKind::Host, STEP, format_args!("{operation}: no answer within {LONGEST:?}"));
+            return Err(Failure { errno: Some(libc::ETIMEDOUT), ..late });
         }
-        match answer.read(&mut buffer)? {
+        match answer.read(&mut buffer).context(STEP, &operation)? {
             0 => return Ok(text),
             length => text.extend_from_slice(buffer.get(..length).unwrap_or_default()),
         }
