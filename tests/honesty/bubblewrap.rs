@@ -1,17 +1,20 @@
 //! The mechanism `bubblewrap` by itself, where there is one: what it claims, what it refuses, and that nothing is left of it.
 
 use crate::Named;
-use crate::jail::desk::{Desk, json};
+use crate::jail::desk::{Desk, json, me};
 use crate::jail::stage::{helper, unique};
+use crate::jail::who::Who;
 use crate::support::need::need;
 use crate::support::{PATIENCE, Stop, eventually, processes};
 use agentkit_protocol::{
     Access, Bytes, Choice, Commit, Control, Event, FailureKind, GitNames, Level, Mechanism, Net, Policy,
     Probe, ProcFiles, Rule, Watch, WorkDir,
 };
-use std::fs;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
+use std::{fs, io};
 
 pub(crate) const TESTS: &[Named] = &[
     ("a_probe_claims_what_a_run_reads_back", a_probe_claims_what_a_run_reads_back),
@@ -22,6 +25,11 @@ pub(crate) const TESTS: &[Named] = &[
     ("what_could_not_be_restricted_is_not_shown", what_could_not_be_restricted_is_not_shown),
     ("the_kernels_settings_are_only_read", the_kernels_settings_are_only_read),
     ("a_program_that_others_can_change_is_not_run", a_program_that_others_can_change_is_not_run),
+    ("whoever_may_execute_it_can_start_it", whoever_may_execute_it_can_start_it),
+    (
+        "whoever_asks_for_the_end_need_not_wait_for_bubblewrap",
+        whoever_asks_for_the_end_need_not_wait_for_bubblewrap,
+    ),
     ("the_command_gets_nothing_of_what_set_it_up", the_command_gets_nothing_of_what_set_it_up),
     ("nobody_reads_a_policy_in_a_command_line", nobody_reads_a_policy_in_a_command_line),
     ("nothing_outlives_its_launcher", nothing_outlives_its_launcher),
@@ -218,6 +226,63 @@ fn a_program_that_others_can_change_is_not_run() -> Result<(), Stop> {
         .map(str::to_owned);
     let run = desk.call_under(&before, &["--mechanism", "bubblewrap", "--", "echo", "ran"], b"")?;
     assert!(run.stdout == b"ran\n" && !desk.path("work/planted").exists(), "{run:?}");
+    // Root's own, and so what root's jail can write: by another name.
+    if me() == Who::Root {
+        fs::set_permissions(&planted, PermissionsExt::from_mode(0o755))?;
+        let script = "mount --bind /dev/null \"$(realpath /usr/bin/bwrap)\"; mount --bind . /opt; PATH=/opt:/usr/bin:/bin exec \"$0\"";
+        let before = ["unshare", "--mount", "sh", "-c", script].map(str::to_owned);
+        let asked = Policy { mechanism: Choice::Bubblewrap, git: GitNames::Off, ..desk.policy("echo ran") };
+        let run = desk.call_under(&before, &[], &json(&asked)?)?;
+        let why = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(why.contains("/opt/bwrap") && run.stdout.is_empty(), "{run:?}");
+        assert!(!desk.path("work/planted").exists(), "{run:?}");
+    }
+    Ok(())
+}
+
+/// Neither does bubblewrap take the launcher for a set-user-id one, nor init need to read its own file.
+fn whoever_may_execute_it_can_start_it() -> Result<(), Stop> {
+    need("root")?;
+    let desk = desk()?;
+    let copy = desk.path("helper");
+    fs::copy(helper(), &copy)?;
+    fs::set_permissions(&copy, PermissionsExt::from_mode(0o711))?;
+    let run = Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .args(["--inh-caps", "+net_raw", "--ambient-caps", "+net_raw"])
+        .arg(&copy)
+        .args(["--mechanism", "bubblewrap", "--", "echo", "ran"])
+        .stdin(Stdio::null())
+        .output()?;
+    assert_eq!(run.stdout, b"ran\n", "{run:?}");
+    fs::set_permissions(&copy, PermissionsExt::from_mode(0o700))?;
+    let run = Command::new(&copy)
+        .args(["--mechanism", "bubblewrap", "--", "echo", "ran"])
+        .stdin(Stdio::null())
+        .output()?;
+    let why = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(run.stdout.is_empty() && why.contains("chmod a+x"), "{why}");
+    Ok(())
+}
+
+/// Bubblewrap is not done yet, and there is no init that a signal could be passed on to.
+fn whoever_asks_for_the_end_need_not_wait_for_bubblewrap() -> Result<(), Stop> {
+    need("root")?;
+    let desk = desk()?;
+    let slow = desk.path("slow");
+    let marker = unique("bubblewrap-slow");
+    fs::write(&slow, format!("#!/bin/sh\nMARKER={marker} exec sleep 1000\n"))?;
+    fs::set_permissions(&slow, PermissionsExt::from_mode(0o755))?;
+    let script = "mount --bind \"$0\" \"$(realpath /usr/bin/bwrap)\"; PATH=/usr/bin:/bin exec \"$@\"";
+    let mut launcher = Command::new("unshare");
+    launcher.args(["--mount", "sh", "-c", script]).args([slow.as_os_str(), helper().as_os_str()]);
+    launcher.args(["--mechanism", "bubblewrap", "--", "true"]).stdin(Stdio::null());
+    let mut launcher = Killed(launcher.spawn()?);
+    eventually("bubblewrap runs", PATIENCE, || !processes::with_marker(&marker).is_empty())?;
+    kill(Pid::from_raw(launcher.0.id().cast_signed()), Signal::SIGTERM).map_err(io::Error::from)?;
+    // Not what is told once set-up has taken too long.
+    assert_eq!(launcher.0.wait()?.code(), Some(128 + 15));
+    assert!(processes::with_marker(&marker).is_empty());
     Ok(())
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn run(
     });
     let (task, mut entrance) = prepared.map_err(with_hint)?;
     loop {
-        let entered = enter(choice.first, &task, &mut entrance);
+        let entered = enter(choice.first, &task, &mut entrance, lifeline);
         let run = entered.map_err(Failed::BeforeStart).and_then(|jail| {
             let on_start = |started| on_start(Started { passed_over: choice.passed_over.clone(), ..started });
             supervise::run(&jail, &task, &mut entrance, lifeline, on_start)
@@ -84,12 +84,18 @@ fn open_as_root(mechanism: Mechanism, view: &mut View, identity: &Identity, guar
     }
 }
 
-fn enter(mechanism: Mechanism, task: &Task, entrance: &mut Entrance) -> Result<Jail> {
+fn enter(
+    mechanism: Mechanism,
+    task: &Task,
+    entrance: &mut Entrance,
+    #[cfg_attr(not(feature = "bubblewrap"), expect(unused, reason = "the others are set up in no time"))]
+    lifeline: Option<&OwnedFd>,
+) -> Result<Jail> {
     match mechanism {
         #[cfg(feature = "namespaces")]
         Mechanism::Namespaces => namespaces::enter(task, entrance),
         #[cfg(feature = "bubblewrap")]
-        Mechanism::Bubblewrap => bubblewrap::enter(task, entrance),
+        Mechanism::Bubblewrap => bubblewrap::enter(task, entrance, lifeline),
         #[cfg(feature = "landlock")]
         Mechanism::Landlock => landlock::enter(task, entrance),
         #[cfg(feature = "rlimits")]

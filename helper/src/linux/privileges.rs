@@ -84,8 +84,8 @@ pub(crate) fn be_killed_first() -> Result<()> {
     std::fs::write("/proc/self/oom_score_adj", "1000").context(STEP, "write /proc/self/oom_score_adj")
 }
 
-/// Opens this process to them again.
-#[cfg(without_namespaces)]
+/// Opens this process to its equals, and its own `/proc/self` to itself.
+#[cfg(any(feature = "bubblewrap", without_namespaces))]
 pub(crate) fn show_to_equals() -> Result<()> {
     prctl::set_dumpable(true).map_err(io::Error::from).context(STEP, "prctl PR_SET_DUMPABLE")
 }

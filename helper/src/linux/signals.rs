@@ -72,8 +72,17 @@ pub(super) enum Told {
 
 impl Signals {
     pub(super) fn open() -> Result<Self> {
-        let wanted = all_but(FAULTS.into_iter().chain(UNHEARD));
-        SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        Self::of(&all_but(FAULTS.into_iter().chain(UNHEARD)))
+    }
+
+    /// Those that ask for the end, for whoever only looks whether there is one: all of them wait until they are taken.
+    #[cfg(feature = "bubblewrap")]
+    pub(super) fn open_for_end() -> Result<Self> {
+        Self::of(&all_but(FAULTS.into_iter().chain(UNHEARD).chain([Signal::SIGWINCH])))
+    }
+
+    fn of(wanted: &SigSet) -> Result<Self> {
+        SignalFd::with_flags(wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
             .map(Signals)
             .map_err(io::Error::from)
             .context(STEP, "signalfd")

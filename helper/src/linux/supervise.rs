@@ -374,7 +374,10 @@ impl<'a> Supervisor<'a> {
         if let Some(running) = &mut running {
             running.looks.look_at_what_is_left();
         }
-        let ended_by = match (self.cause.take(), &running) {
+        // Before there was an init that could have passed it on.
+        let unheard = self.stop_asked.filter(|_| running.is_none());
+        let unheard = unheard.map(|(signal, _)| Cause::Ended(EndedBy::Stopped(signal)));
+        let ended_by = match (self.cause.take().or(unheard), &running) {
             (Some(Cause::Ended(ended_by)), _) => ended_by,
             (Some(Cause::NotStarted(failure)), _) if self.stop_asked.is_some() => {
                 return Err(Failed::Finally(failure));

@@ -14,6 +14,8 @@ use crate::error::Result;
 use crate::input::Stdin;
 use crate::validate::Plan;
 use agentkit_protocol::{Choice, Control, GitNames};
+#[cfg(any(feature = "landlock", feature = "bubblewrap"))]
+use std::path::Path;
 use std::path::PathBuf;
 
 /// What a command is to have of the caller's. A probe, which executes none, has none of it.
@@ -35,8 +37,11 @@ pub(crate) struct Task<'a> {
     /// Missing in a probe, which ends where the command would start.
     pub(crate) program: Option<&'a Program>,
     /// What a program needs of the host, in a probe too.
-    #[cfg_attr(not(feature = "landlock"), expect(dead_code, reason = "the others have it in their view"))]
-    pub(crate) grants: &'a [PathBuf],
+    #[cfg_attr(
+        not(any(feature = "landlock", feature = "bubblewrap")),
+        expect(dead_code, reason = "the others have it in their view")
+    )]
+    grants: &'a [PathBuf],
     /// The caller's terminal, if the command is to have one of its own.
     pub(crate) terminal: Option<Terminal>,
     /// Whoever holds the identity's claim keeps it from being used twice.
@@ -45,6 +50,15 @@ pub(crate) struct Task<'a> {
     pub(crate) group: Option<Group>,
     /// Knows what the jail must not have changed in the end.
     pub(crate) guards: Guards,
+}
+
+impl Task<'_> {
+    /// Whether a program alone asks for this place. It helps nobody where it is closed to whom root becomes, as below root's
+    /// home.
+    #[cfg(any(feature = "landlock", feature = "bubblewrap"))]
+    pub(crate) fn is_programs(&self, path: &Path) -> bool {
+        self.grants.iter().any(|grant| grant == path)
+    }
 }
 
 /// What goes into the jail. Outside it is only kept until there is one.

@@ -2,17 +2,18 @@
 
 use super::names::{AS_INIT, OWN_PROGRAM, PRIVATE};
 use super::{STEP, proc};
-use crate::error::{Context, Result};
+use crate::error::{Context, Hint, Result, failure};
 use crate::linux::identity::INNER_ID;
 use crate::linux::own_files::{DEVICE_LINKS, DEVICES, FORMATS, IDENTITY, SETTINGS, accounts};
 use crate::linux::proc_files::of_descriptor;
 use crate::linux::task::Task;
 use crate::linux::view::{Access, Entry, HOME, View};
 use crate::linux::workdir::SCRATCH;
-use agentkit_protocol::{Net, ProcFiles, WorkDir};
+use agentkit_protocol::{FailureKind, Net, ProcFiles, WorkDir};
 use nix::fcntl::{OFlag, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::Mode;
+use nix::unistd::{AccessFlags, access};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -22,6 +23,9 @@ use std::path::{Path, PathBuf};
 
 /// The host's, which a mount without devices makes a file that nobody can open.
 const NOTHING: &str = "/dev/null";
+
+/// More than that, in the file and on the command line together, bubblewrap does not take (its `MAX_ARGS`).
+const MOST_WORDS: usize = 9000;
 
 /// What bubblewrap is started with.
 pub(super) struct Arguments {
@@ -46,6 +50,14 @@ impl Arguments {
         let numbers = [&options.as_fd(), &channel].map(|file| file.as_raw_fd().to_string());
         let [options_number, channel_number] = &numbers;
         let words = ["bwrap", "--args", options_number, OWN_PROGRAM, AS_INIT, channel_number];
+        let count = text.iter().filter(|byte| **byte == 0).count().saturating_add(words.len());
+        if count > MOST_WORDS {
+            let message = format_args!(
+                "the mechanism {STEP} cannot show so much: bubblewrap takes {MOST_WORDS} arguments, and these are {count}"
+            );
+            return Err(failure(FailureKind::Host, STEP, message))
+                .hint("use fewer rules, each for a directory that holds more");
+        }
         files.push(options.into());
         let words = words.map(CString::new).into_iter().collect::<std::result::Result<_, _>>();
         Ok(Arguments { words: words.map_err(io::Error::from).context(STEP, "make an argument")?, files })
@@ -227,6 +239,10 @@ impl Options {
         let own = open("/proc/self/exe", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())
             .map_err(io::Error::from)
             .context(STEP, "open this program")?;
+        access("/proc/self/exe", AccessFlags::X_OK)
+            .map_err(io::Error::from)
+            .context(STEP, "execute this program once more, inside")
+            .hint("everybody must be allowed to execute it (chmod a+x): root becomes another user")?;
         self.link(Path::new(OWN_PROGRAM), Path::new(&of_descriptor(own.as_fd())))?;
         self.files.push(own);
         Ok(())

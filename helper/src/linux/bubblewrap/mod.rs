@@ -22,13 +22,14 @@ mod proc;
 mod program;
 mod refuse;
 mod sources;
+mod words;
 
 pub(crate) use init::go_on_inside;
 pub(crate) use sources::open_as_root;
 
 use super::enclosed::{self, Gap};
 use super::jail::{HeldBy, Jail};
-use super::message::{self, Outside};
+use super::message::{self, Message, Outside};
 use super::modes;
 use super::mount_table::MountTable;
 use super::sys;
@@ -38,16 +39,17 @@ use crate::error::{Context, Result};
 use crate::validate::Plan;
 use agentkit_protocol::{Capabilities, Mechanism, ReadBack};
 use arguments::Arguments;
+use caps::CapSet;
 use guard::Guard;
 use handover::Handover;
-use monitor::Monitor;
+use monitor::{Caller, Monitor};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::libc;
 use nix::sys::signal::Signal;
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, PipeWriter, Write};
+use std::io::{self, PipeWriter};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -55,32 +57,37 @@ use std::time::Duration;
 const STEP: &str = "bubblewrap";
 const FIRST_AFTER_STREAMS: i32 = 3;
 
-/// Starts bubblewrap and waits until init answers from inside.
-pub(crate) fn enter(task: &Task, entrance: &mut Entrance) -> Result<Jail> {
-    let program = program::find(&entrance.view)?;
+/// Starts bubblewrap and waits until init answers from inside. If the caller asks for the end before that, the jail is a dead
+/// one.
+pub(crate) fn enter(task: &Task, entrance: &mut Entrance, lifeline: Option<&OwnedFd>) -> Result<Jail> {
+    let mounts = MountTable::of_this_process(STEP)?;
+    let program = program::find(&entrance.view, &mounts)?;
     let outside = Outside::look()?;
     entrance.view.hide_host_proc(&outside.processes);
+    sources::leave_out_closed(task, &mut entrance.view);
     refuse::what_it_cannot(task, &entrance.view)?;
     let program =
         CString::new(program.as_os_str().as_bytes()).map_err(io::Error::from).context(STEP, "its path")?;
-    let gap = gap(&entrance.view)?;
+    let gap = gap(&entrance.view, &mounts);
     let (ours, theirs) = message::channel()?;
     let arguments = Arguments::of(task, &entrance.view, theirs.as_fd())?;
     Handover::new(task, &entrance.view, outside.namespaces, gap).send(ours.as_fd(), &entrance.relays)?;
+    let caller = Caller::new(lifeline)?;
     let guard = Guard::start()?;
     let (said, words) = io::pipe().context(STEP, "pipe")?;
     match sys::fork_with_pidfd().context(STEP, "fork")? {
         None => {
             drop((ours, said));
-            become_bubblewrap(&guard, &program, &arguments, &theirs, words)
+            become_bubblewrap(&guard, &program, &arguments, &theirs, &words)
         }
         Some((pid, pidfd)) => {
             drop((arguments, theirs, words));
             let monitor = Monitor { pid, pidfd };
-            let init = monitor.wait_for_init(guard, &ours, said)?;
+            let init = monitor.wait_for_init(guard, &ours, said, &caller)?;
+            let of_bubblewrap = || monitor.pidfd.try_clone().context(STEP, "duplicate a pidfd");
             Ok(Jail {
                 pid,
-                pidfd: init,
+                pidfd: init.map_or_else(of_bubblewrap, Ok)?,
                 messages: ours,
                 directory: task.directory.clone(),
                 held_by: Box::new(Enclosed { monitor, gap }),
@@ -116,14 +123,12 @@ impl HeldBy for Enclosed {
 
 /// Bubblewrap leaves its mounts the followers of the host's, where those tell others of what comes on or below them. (Below
 /// the system directories only root can mount, who owns them anyway.)
-fn gap(view: &View) -> Result<Gap> {
-    if view.entries.iter().any(|entry| entry.access.has_source())
-        && MountTable::of_this_process(STEP)?.spreads()
-    {
-        return Ok(Gap::MountsArrive);
+fn gap(view: &View, mounts: &MountTable) -> Gap {
+    if view.entries.iter().any(|entry| entry.access.has_source()) && mounts.spreads() {
+        return Gap::MountsArrive;
     }
     // It mounts devices writable or not at all.
-    Ok(if view.can_be_uncovered { Gap::Uncoverable } else { Gap::DevicesWritable })
+    if view.can_be_uncovered { Gap::Uncoverable } else { Gap::DevicesWritable }
 }
 
 /// In the new process, which takes nothing along but what the arguments name. What bubblewrap says goes to the supervisor,
@@ -133,15 +138,19 @@ fn become_bubblewrap(
     program: &CString,
     arguments: &Arguments,
     channel: &OwnedFd,
-    mut words: PipeWriter,
+    words: &PipeWriter,
 ) -> ! {
     let prepare = || -> io::Result<()> {
+        // It takes any as a sign that it is set-user-id.
+        for set in [CapSet::Ambient, CapSet::Inheritable] {
+            caps::clear(None, set).map_err(io::Error::other)?;
+        }
         guard.admit(0)?;
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
         let nothing = File::options().read(true).write(true).open("/dev/null")?;
         dup2_stdin(&nothing)?;
         dup2_stdout(&nothing)?;
-        dup2_stderr(&words)?;
+        dup2_stderr(words)?;
         sys::close_on_exec(FIRST_AFTER_STREAMS)?;
         arguments.files.iter().chain([channel]).try_for_each(|file| keep_open(file.as_fd()))
     };
@@ -149,8 +158,9 @@ fn become_bubblewrap(
         Ok(()) => sys::execute(program, &arguments.words, &[]),
         Err(error) => error,
     };
-    // If the supervisor is gone, nobody is left to tell.
-    drop(write!(words, "execute {}: {error}", program.to_string_lossy()));
+    let failed: Result<()> = Err(error).context(STEP, format_args!("execute {program:?}"));
+    // In init's place. If the supervisor is gone, nobody is left to tell.
+    drop(failed.map_err(|failure| message::send(channel.as_fd(), &Message::NotStarted(failure), &[])));
     std::process::exit(crate::exit_code::FAILED)
 }
 

@@ -2,28 +2,47 @@
 
 use super::STEP;
 use super::guard::Guard;
+use super::words::{Words, errno_of};
 use crate::error::{Context, Result, failure};
 use crate::linux::message::{self, Message};
+use crate::linux::signals::Signals;
 use crate::linux::{deadline, supervise, sys};
 use agentkit_protocol::{Failure, FailureKind};
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::io::{self, PipeReader, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, PipeReader};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 const HINT: &str = "bubblewrap must be 0.8 or newer, and allowed to make user namespaces: see sysctl user.max_user_namespaces and \
     kernel.apparmor_restrict_unprivileged_userns, and the profile that the distribution has for it";
 const HINT_OF_SOURCES: &str = "bubblewrap finds what is shown by its path: the launcher, or the user that a root launcher becomes, must be able to \
     reach it";
-/// Of what bubblewrap says when it fails.
-const MOST_WORDS: usize = 4096;
-/// One more than the highest of errno(3).
-const ERRNOS: i32 = 134;
 /// How many milliseconds it may take to notice that init has ended.
 const GRACE: u16 = 2000;
+
+/// Who may ask for the end before there is an init that could be told.
+pub(super) struct Caller<'a> {
+    /// Left to the supervisor, who takes them.
+    signals: Signals,
+    lifeline: Option<&'a OwnedFd>,
+}
+
+impl<'a> Caller<'a> {
+    pub(super) fn new(lifeline: Option<&'a OwnedFd>) -> Result<Self> {
+        Ok(Caller { signals: Signals::open_for_end()?, lifeline })
+    }
+}
+
+/// What came first.
+enum Answer {
+    Init(OwnedFd),
+    /// Bubblewrap has ended before it came to that.
+    Ended,
+    /// The caller has had enough.
+    Stop,
+}
 
 /// One jail's.
 pub(crate) struct Monitor {
@@ -32,16 +51,28 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Init's pidfd. Unless it answers, all of the launch is ended, and what bubblewrap `said` is the reason.
-    pub(super) fn wait_for_init(&self, guard: Guard, channel: &OwnedFd, said: PipeReader) -> Result<OwnedFd> {
-        let nothing = match self.answer(channel) {
-            Ok(Some(init)) if self.holds(&init)? => return Ok(init),
+    /// Init's pidfd, or nothing if the caller asked for the end. Unless init answers, all of the launch is ended, and what
+    /// bubblewrap `said` is the reason.
+    pub(super) fn wait_for_init(
+        &self,
+        guard: Guard,
+        channel: &OwnedFd,
+        said: PipeReader,
+        caller: &Caller,
+    ) -> Result<Option<OwnedFd>> {
+        let mut words = Words::of(said).context(STEP, "read what bubblewrap says")?;
+        let nothing = match self.answer(channel, &mut words, caller) {
+            Ok(Answer::Init(init)) if self.holds(&init)? => return Ok(Some(init)),
+            Ok(Answer::Stop) => {
+                guard.end_all();
+                return Ok(None);
+            }
             answer => answer.map(drop),
         };
         guard.end_all();
         let status = sys::wait_with_usage(self.pid).context(STEP, "wait for bubblewrap")?.0;
         nothing?;
-        Err(reason(&words_in(said).context(STEP, "read what it says")?, status))
+        Err(reason(&words.finish().context(STEP, "read what bubblewrap says")?, status))
     }
 
     /// Init asked to die with its parent before it answered; whether that lived then is seen now. Without it, init would
@@ -50,29 +81,44 @@ impl Monitor {
         Ok(!has_ended(&self.pidfd, PollTimeout::ZERO)? || has_ended(init, PollTimeout::ZERO)?)
     }
 
-    /// Nothing if bubblewrap ends before it comes to that.
-    fn answer(&self, channel: &OwnedFd) -> Result<Option<OwnedFd>> {
+    fn answer(&self, channel: &OwnedFd, words: &mut Words, caller: &Caller) -> Result<Answer> {
         let end = deadline::after(Instant::now(), supervise::SET_UP);
-        let mut sources = [channel, &self.pidfd].map(|source| PollFd::new(source.as_fd(), PollFlags::POLLIN));
-        while sources.iter().all(|source| !source.any().unwrap_or(false)) {
+        loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 // Something that holds it up, and so no reason for a lesser jail.
                 let late = io::Error::from_raw_os_error(libc::ETIMEDOUT);
                 return Err(late).context(STEP, format_args!("make a jail within {:?}", supervise::SET_UP));
             }
-            match poll(&mut sources, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(error) => return Err(io::Error::from(error)).context(STEP, "poll"),
+            let [answered, ended, asked, hung_up, said] = ready(
+                [
+                    Some(channel.as_fd()),
+                    Some(self.pidfd.as_fd()),
+                    Some(caller.signals.descriptor()),
+                    caller.lifeline.map(AsFd::as_fd),
+                    words.descriptor(),
+                ],
+                left,
+            )?;
+            if said {
+                words.hear().context(STEP, "read what bubblewrap says")?;
             }
-        }
-        if !sources.first().is_some_and(|channel| channel.any().unwrap_or(false)) {
-            return Ok(None);
-        }
-        match message::receive(channel.as_fd()).context(STEP, "receive from init")? {
-            Some((Message::Ready, descriptors)) => Ok(descriptors.into_iter().next()),
-            Some((Message::NotStarted(failure), _)) => Err(failure),
-            _ => Ok(None),
+            if asked || hung_up {
+                return Ok(Answer::Stop);
+            }
+            if answered {
+                return match message::receive(channel.as_fd()).context(STEP, "receive from init")? {
+                    Some((Message::Ready, descriptors)) => {
+                        Ok(descriptors.into_iter().next().map_or(Answer::Ended, Answer::Init))
+                    }
+                    Some((Message::NotStarted(failure), _)) => Err(failure),
+                    // Init is gone, and bubblewrap says in a moment what of.
+                    _ => has_ended(&self.pidfd, GRACE.into()).map(|_| Answer::Ended),
+                };
+            }
+            if ended {
+                return Ok(Answer::Ended);
+            }
         }
     }
 
@@ -100,61 +146,43 @@ fn has_ended(pidfd: &OwnedFd, timeout: PollTimeout) -> Result<bool> {
     }
 }
 
-/// Does not wait for more: whoever could still write is dead, or as good as.
-fn words_in(mut said: PipeReader) -> io::Result<String> {
-    fcntl(&said, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    let mut words = [0; MOST_WORDS];
-    let length = match said.read(&mut words) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-        length => length?,
-    };
-    Ok(String::from_utf8_lossy(words.get(..length).unwrap_or_default()).trim().to_owned())
+/// Which of them can be read, once one can or the time is over.
+fn ready<const N: usize>(sources: [Option<BorrowedFd>; N], longest: Duration) -> Result<[bool; N]> {
+    let mut watched: Vec<_> =
+        sources.iter().flatten().map(|source| PollFd::new(*source, PollFlags::POLLIN)).collect();
+    match poll(&mut watched, PollTimeout::try_from(longest).unwrap_or(PollTimeout::MAX)) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(error) => return Err(io::Error::from(error)).context(STEP, "poll"),
+    }
+    let mut found = watched.iter().map(|source| source.any().unwrap_or(false));
+    Ok(sources.map(|source| source.is_some() && found.next().unwrap_or(false)))
 }
 
 /// Why bubblewrap ended before there was a jail, from its words and its wait status.
 fn reason(words: &str, status: libc::c_int) -> Failure {
+    let errno = errno_of(words, status);
     if words.is_empty() {
-        // It always says why it fails, so that somebody has killed it.
-        let message = format_args!("bubblewrap died during set-up, wait status {status:#x}");
-        return Failure { errno: Some(libc::EINTR), ..failure(FailureKind::Host, STEP, message) };
+        let message = format_args!("bubblewrap ended during set-up without a word, wait status {status:#x}");
+        return Failure { errno, ..failure(FailureKind::Host, STEP, message) };
     }
     let hint = if words.contains("source path") { HINT_OF_SOURCES } else { HINT };
-    Failure { errno: errno_of(words), hint: Some(hint.to_owned()), ..failure(FailureKind::Host, STEP, words) }
-}
-
-/// The number of an error whose text is last, as bubblewrap puts it.
-fn errno_of(words: &str) -> Option<i32> {
-    (1..ERRNOS).find(|errno| {
-        let text = io::Error::from_raw_os_error(*errno).to_string();
-        text.split_once(" (os error").is_some_and(|(text, _)| words.ends_with(&format!(": {text}")))
-    })
+    Failure { errno, hint: Some(hint.to_owned()), ..failure(FailureKind::Host, STEP, words) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
 
-    #[test]
-    fn what_bubblewrap_lacked_is_known_by_its_words() {
-        for (words, errno) in [
-            ("bwrap: Creating new namespace failed: Resource temporarily unavailable", libc::EAGAIN),
-            ("bwrap: Creating new namespace failed: Operation not permitted", libc::EPERM),
-            ("bwrap: Can't create file at /x: No space left on device", libc::ENOSPC),
-            ("bwrap: pipe2: Too many open files", libc::EMFILE),
-        ] {
-            assert_eq!(errno_of(words), Some(errno), "{words}");
-        }
-        assert_eq!(
-            errno_of("bwrap: No permissions to create new namespace. See <https://example.com>."),
-            None
-        );
-        assert_eq!(errno_of("bwrap: Unknown option --perms"), None);
+    /// In place of bubblewrap a shell. Returns its failure, and whether anything that it has started is left.
+    fn fails(script: &str) -> (Failure, bool) {
+        let (answer, is_left) = answers(script, None);
+        (answer.unwrap_err(), is_left)
     }
 
-    /// In place of bubblewrap a shell. Returns the failure, and whether anything that it has started is left.
-    fn fails(script: &str) -> (Failure, bool) {
+    fn answers(script: &str, lifeline: Option<&OwnedFd>) -> (Result<Option<OwnedFd>>, bool) {
         let (ours, theirs) = message::channel().unwrap();
         let ((said, words), (mut left, kept)) = (io::pipe().unwrap(), io::pipe().unwrap());
         let mut shell = Command::new("sh");
@@ -168,11 +196,12 @@ mod tests {
         let pid = shell.spawn().unwrap().id().cast_signed();
         drop(shell);
         let monitor = Monitor { pid, pidfd: sys::open_pidfd(pid).unwrap() };
-        let failure = monitor.wait_for_init(guard, &ours, said).unwrap_err();
+        let caller = Caller::new(lifeline).unwrap();
+        let answer = monitor.wait_for_init(guard, &ours, said, &caller);
         let mut ready = [PollFd::new(left.as_fd(), PollFlags::POLLIN)];
         // The last writer's end is the end of the pipe.
         let is_gone = poll(&mut ready, 30_000u16).unwrap() == 1 && left.read(&mut [0]).unwrap() == 0;
-        (failure, !is_gone)
+        (answer, !is_gone)
     }
 
     #[test]
@@ -189,5 +218,26 @@ mod tests {
     fn whoever_kills_it_brings_about_no_lesser_jail_and_leaves_nothing() {
         let (failure, is_left) = fails("sleep 1000 & kill -KILL $$");
         assert_eq!((failure.errno, is_left), (Some(libc::EINTR), false), "{failure}");
+    }
+
+    #[test]
+    fn who_ends_it_without_a_word_is_told_from_who_killed_it() {
+        let (failure, is_left) = fails("exit 3");
+        assert_eq!((failure.errno, is_left), (None, false), "{failure}");
+    }
+
+    #[test]
+    fn however_much_it_says_it_is_not_held_up() {
+        let (failure, _) =
+            fails("head -c 300000 /dev/zero >&2; echo ': No space left on device' >&2; exit 1");
+        assert_eq!(failure.errno, Some(libc::ENOSPC));
+    }
+
+    #[test]
+    fn a_caller_who_is_gone_ends_it_at_once() {
+        let (lifeline, gone) = io::pipe().unwrap();
+        drop(gone);
+        let (answer, is_left) = answers("sleep 1000 & sleep 1000", Some(&lifeline.into()));
+        assert!(matches!(answer, Ok(None)) && !is_left, "{answer:?}");
     }
 }

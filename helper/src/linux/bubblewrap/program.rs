@@ -2,6 +2,7 @@
 
 use super::STEP;
 use crate::error::{Hint, Result, failure};
+use crate::linux::mount_table::MountTable;
 use crate::linux::view::View;
 use agentkit_protocol::FailureKind;
 use std::os::unix::fs::MetadataExt;
@@ -15,12 +16,15 @@ const EXECUTABLE_BY_ALL: u32 = 0o111;
 const WITH_PRIVILEGE: u32 = 0o6000;
 
 /// The distribution's, or the first in `PATH` that is root's alone. Never one that this jail could have changed.
-pub(super) fn find(view: &View) -> Result<PathBuf> {
+pub(super) fn find(view: &View, mounts: &MountTable) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let named =
         std::env::split_paths(&path).filter(|above| above.is_absolute()).map(|above| above.join(NAME));
-    let is_in_reach =
-        |real: &Path| view.entries.iter().any(|it| it.access.is_writable() && real.starts_with(&it.path));
+    let writable = view.entries.iter().filter(|entry| entry.access.is_writable());
+    let mut writable: Vec<_> = writable.map(|entry| entry.path.clone()).collect();
+    // By whichever name it is found.
+    writable.extend(mounts.other_names(&writable));
+    let is_in_reach = |real: &Path| writable.iter().any(|place| real.starts_with(place));
     let mut passed_over = String::new();
     for candidate in std::iter::once(PathBuf::from(USUAL)).chain(named) {
         let Ok(real) = candidate.canonicalize() else { continue };

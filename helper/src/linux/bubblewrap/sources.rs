@@ -6,6 +6,7 @@ use crate::error::{Context, Hint, Result, failure};
 use crate::linux::identity::Identity;
 use crate::linux::mount_table::keep_apart;
 use crate::linux::resolve::open_real;
+use crate::linux::task::Task;
 use crate::linux::view::View;
 use agentkit_protocol::FailureKind;
 use nix::mount::{MsFlags, mount};
@@ -49,4 +50,14 @@ pub(crate) fn open_as_root(view: &mut View, identity: &Identity, guarded: bool) 
         entry.mount_on(stand, target)?;
     }
     Ok(())
+}
+
+/// Leaves out what a program alone asks for and the user cannot reach that root has become, if it was not mounted before:
+/// bubblewrap was not the first to be tried then.
+pub(super) fn leave_out_closed(task: &Task, view: &mut View) {
+    let is_closed =
+        |path: &Path| open_real(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+    view.entries.retain(|entry| {
+        entry.stands_at().is_some() || !task.is_programs(&entry.path) || !is_closed(&entry.path)
+    });
 }

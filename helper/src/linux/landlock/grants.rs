@@ -113,8 +113,7 @@ pub(super) fn domain(
             Access::Overlaid(_) | Access::Hidden | Access::Private | Access::Pin => continue,
         };
         match entry.place() {
-            // A program's directory that is closed to whom root becomes, as below root's home: it helps nobody.
-            Err(failure) if failure.errno == Some(libc::EACCES) && is_programs(task, &entry.path) => {}
+            Err(failure) if failure.errno == Some(libc::EACCES) && task.is_programs(&entry.path) => {}
             place => grant(place?.as_fd(), rights, &entry.path)?,
         }
     }
@@ -124,10 +123,6 @@ pub(super) fn domain(
         grant(place.as_fd(), write, own)?;
     }
     Ok(rules)
-}
-
-fn is_programs(task: &Task, path: &Path) -> bool {
-    task.grants.iter().any(|grant| grant == path)
 }
 
 /// What the host does not have, or closes to the launcher, needs no rule.

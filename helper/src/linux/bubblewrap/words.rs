@@ -1,0 +1,170 @@
+//! What bubblewrap says, and what it lacked by that.
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
+use std::io::{self, PipeReader, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// How much of it is kept. The end says why it fails.
+const MOST: usize = 4096;
+/// As much as a pipe holds, in pieces of that size.
+const PIECES: usize = 16;
+/// One more than the highest of errno(3).
+const ERRNOS: i32 = 134;
+/// What the loader of a program exits with.
+const NOT_LOADED: i32 = 127;
+/// What a shell, and bubblewrap too, adds to the number of the signal that killed its child.
+const KILLED: i32 = 128;
+
+/// What is short for a while, in the words of glibc and of musl: bubblewrap's library need not be this program's.
+const SHORTAGES: [(&str, i32); 18] = [
+    ("Cannot allocate memory", libc::ENOMEM),
+    ("Out of memory", libc::ENOMEM),
+    ("Resource temporarily unavailable", libc::EAGAIN),
+    ("Too many open files", libc::EMFILE),
+    ("No file descriptors available", libc::EMFILE),
+    ("Too many open files in system", libc::ENFILE),
+    ("File too large", libc::EFBIG),
+    ("No space left on device", libc::ENOSPC),
+    ("Disk quota exceeded", libc::EDQUOT),
+    ("Quota exceeded", libc::EDQUOT),
+    ("Device or resource busy", libc::EBUSY),
+    ("Resource busy", libc::EBUSY),
+    ("Interrupted system call", libc::EINTR),
+    ("Input/output error", libc::EIO),
+    ("I/O error", libc::EIO),
+    ("No buffer space available", libc::ENOBUFS),
+    ("Connection timed out", libc::ETIMEDOUT),
+    ("Operation timed out", libc::ETIMEDOUT),
+];
+/// What loaders say when they get no memory, without the reason.
+const WITHOUT_MEMORY: [&str; 4] = ["failed to map", "cannot map", "cannot allocate", "cannot create"];
+
+/// Its error stream.
+pub(super) struct Words {
+    pipe: Option<PipeReader>,
+    last: Vec<u8>,
+}
+
+impl Words {
+    pub(super) fn of(pipe: PipeReader) -> io::Result<Self> {
+        fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok(Words { pipe: Some(pipe), last: Vec::new() })
+    }
+
+    /// Readable when there is more.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Takes a piece of what there is, so that whoever says it is not held up. Returns whether there was one.
+    pub(super) fn hear(&mut self) -> io::Result<bool> {
+        let Some(pipe) = &mut self.pipe else { return Ok(false) };
+        let mut piece = [0; MOST];
+        let length = match pipe.read(&mut piece) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            length => length?,
+        };
+        if length == 0 {
+            self.pipe = None;
+        }
+        self.last.extend_from_slice(piece.get(..length).unwrap_or_default());
+        self.last.drain(..self.last.len().saturating_sub(MOST));
+        Ok(length > 0)
+    }
+
+    /// The end of all. Does not wait for more: whoever could still write is dead, or as good as.
+    pub(super) fn finish(mut self) -> io::Result<String> {
+        for _ in 0..PIECES {
+            if !self.hear()? {
+                break;
+            }
+        }
+        Ok(String::from_utf8_lossy(&self.last).trim().to_owned())
+    }
+}
+
+/// The number of the error that they end with, or that the wait status stands for.
+pub(super) fn errno_of(words: &str, status: libc::c_int) -> Option<i32> {
+    let last = words.lines().next_back().unwrap_or_default();
+    let ends_with = |text: &str| {
+        last.strip_suffix(text).is_some_and(|before| before.is_empty() || before.ends_with(": "))
+    };
+    let is_text_of = |errno: &i32| {
+        let text = io::Error::from_raw_os_error(*errno).to_string();
+        text.split_once(" (os error").is_some_and(|(text, _)| ends_with(text))
+    };
+    let short = SHORTAGES.iter().find(|(text, _)| ends_with(text)).map(|(_, errno)| *errno);
+    short.or_else(|| (1..ERRNOS).find(is_text_of)).or_else(|| errno_of_end(words, status))
+}
+
+fn errno_of_end(words: &str, status: libc::c_int) -> Option<i32> {
+    let code = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+    match code {
+        // Somebody has killed it, or its child.
+        None => Some(libc::EINTR),
+        Some(code) if code > KILLED => Some(libc::EINTR),
+        Some(NOT_LOADED) if WITHOUT_MEMORY.iter().any(|text| words.contains(text)) => Some(libc::ENOMEM),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    const FAILED: libc::c_int = 1 << 8;
+
+    #[test]
+    fn what_bubblewrap_lacked_is_known_by_its_words() {
+        for (words, errno) in [
+            ("bwrap: Creating new namespace failed: Resource temporarily unavailable", libc::EAGAIN),
+            ("bwrap: Creating new namespace failed: Operation not permitted", libc::EPERM),
+            ("bwrap: Can't create file at /x: No space left on device", libc::ENOSPC),
+            ("bwrap: pipe2: Too many open files", libc::EMFILE),
+            ("bwrap: warning\nbwrap: pipe2: No file descriptors available", libc::EMFILE),
+            ("Out of memory", libc::ENOMEM),
+            ("bwrap: x: Cannot allocate memory", libc::ENOMEM),
+        ] {
+            assert_eq!(errno_of(words, FAILED), Some(errno), "{words}");
+        }
+        for words in [
+            "bwrap: No permissions to create new namespace. See <https://example.com>.",
+            "bwrap: Unknown option --perms",
+            "bwrap: Too many open files: no",
+            "",
+        ] {
+            assert_eq!(errno_of(words, FAILED), None, "{words}");
+        }
+    }
+
+    #[test]
+    fn what_killed_it_is_no_answer() {
+        let exit = |code: libc::c_int| code << 8;
+        let loader = "bwrap: error while loading shared libraries: libc.so.6: failed to map segment from shared object";
+        let library = "bwrap: error while loading shared libraries: libcap.so.2: wrong ELF class: ELFCLASS32";
+        assert_eq!(errno_of("", libc::SIGKILL), Some(libc::EINTR));
+        assert_eq!(errno_of("", exit(128 + libc::SIGSEGV)), Some(libc::EINTR));
+        assert_eq!(errno_of(loader, exit(127)), Some(libc::ENOMEM));
+        assert_eq!(
+            [errno_of(library, exit(127)), errno_of(loader, exit(1)), errno_of("", exit(1))],
+            [None; 3]
+        );
+    }
+
+    #[test]
+    fn the_end_is_kept_of_however_much() {
+        let (pipe, mut writer) = io::pipe().unwrap();
+        let mut words = Words::of(pipe).unwrap();
+        assert!(!words.hear().unwrap());
+        for _ in 0..40 {
+            writer.write_all(&[b'x'; MOST]).unwrap();
+            assert!(words.hear().unwrap());
+        }
+        writer.write_all(b"the reason").unwrap();
+        drop(writer);
+        let text = words.finish().unwrap();
+        assert!(text.len() == MOST && text.ends_with("xthe reason"));
+    }
+}
