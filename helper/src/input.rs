@@ -101,7 +101,9 @@ fn read_json(input: impl Read) -> Result<Policy> {
     if text.len() > frame::MAX_PAYLOAD {
         return Err(policy(format_args!("oversized: the JSON policy has more than {limit} bytes")));
     }
-    serde_json::from_slice(&text).map_err(|error| policy(format_args!("malformed JSON policy: {error}")))
+    serde_json::from_slice(&text)
+        .map_err(|error| policy(format_args!("malformed JSON policy: {error}")))
+        .hint("--print-policy prints the policy that flags make; all fields are in docs/policy.md")
 }
 
 #[cfg(test)]

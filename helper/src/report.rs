@@ -122,12 +122,15 @@ impl Script {
 /// That the jail was not the best there is must not pass unnoticed.
 fn lesser_mechanism(started: &Started) -> Option<String> {
     let failures = started.passed_over.iter();
-    let each: Vec<_> =
-        failures.map(|PassedOver { mechanism, failure }| format!("{mechanism}: {failure}")).collect();
+    let each: Vec<_> = failures
+        .map(|PassedOver { mechanism, failure }| {
+            format!("{mechanism} ({}: {})", failure.step, failure.message)
+        })
+        .collect();
     let used = started.mechanism;
     (!each.is_empty()).then(|| {
         format!(
-            "ran under {used}, which confines less (see --probe), since this host refused {}",
+            "ran under {used}, which confines less, since this host refused {}: --probe says what to do about it",
             each.join("; ")
         )
     })
