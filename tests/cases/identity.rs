@@ -1,21 +1,28 @@
 //! Who the command is, and what it finds where it expects something of its own.
 
 use crate::jail::desk::Desk;
+use crate::jail::stage::helper;
 use crate::support::Stop;
 use crate::support::need::need;
 use crate::support::user::UNPRIVILEGED_ID;
 use crate::tests;
-use agentkit_protocol::{Bytes, Policy, WorkDir};
+use agentkit_protocol::{Bytes, Event, Policy, WorkDir};
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
-use std::process::Command;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 
 tests![
     a_home_that_can_be_written,
     a_command_of_root_is_an_ordinary_user,
+    a_command_of_root_is_nobody_elses_user,
     a_repository_of_another_user,
     a_socket_in_a_deep_directory
 ];
+
+/// Root's jails are this user where the pool of uids is not mapped.
+const NOBODY: u32 = 65534;
 
 fn a_home_that_can_be_written() -> Result<(), Stop> {
     let desk = Desk::new()?;
@@ -48,6 +55,43 @@ fn a_command_of_root_is_an_ordinary_user() -> Result<(), Stop> {
     // Outside it belongs to whom the directory belongs to.
     assert_eq!(fs::metadata(desk.path("work/out/file"))?.uid(), UNPRIVILEGED_ID);
     Ok(())
+}
+
+/// What a jail left behind, or one that is claimed in another network namespace, can have the uid that comes next.
+fn a_command_of_root_is_nobody_elses_user() -> Result<(), Stop> {
+    need("root")?;
+    Desk::new()?;
+    let (expected, found) = outer_uid_beside(|_| Ok(None))?;
+    if found == NOBODY {
+        return Err(Stop::Skip("needs more ids than this container has".into()));
+    }
+    assert_eq!(found, expected);
+    // It has begun by the time that this returns.
+    let (taken, found) = outer_uid_beside(|uid| {
+        Ok(Some(Command::new("cat").uid(uid).gid(uid).stdin(Stdio::piped()).spawn()?))
+    })?;
+    assert!(found != taken && found != NOBODY, "{found} beside a process of {taken}");
+    Ok(())
+}
+
+/// The uid that the launch comes to first, for it goes by its own number, and the one that it has beside `other`.
+fn outer_uid_beside(other: impl Fn(u32) -> io::Result<Option<Child>>) -> Result<(u32, u32), Stop> {
+    let script = "read go; exec \"$0\" --report-fd 3 -- true 3>&1";
+    let mut launcher = Command::new("sh");
+    launcher.args(["-c", script]).arg(helper()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut launcher = launcher.spawn()?;
+    let first = 1_900_000_000 + launcher.id() % 4096;
+    let other = other(first);
+    drop(launcher.stdin.take().map(|mut pipe| pipe.write_all(b"go\n")));
+    let output = launcher.wait_with_output()?;
+    if let Some(mut other) = other? {
+        drop(other.stdin.take());
+        other.wait()?;
+    }
+    match serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Event>().next() {
+        Some(Ok(Event::Started(started))) => Ok((first, started.read_back.outer_uid)),
+        _ => Err(Stop::Fail(format!("no start: {output:?}"))),
+    }
 }
 
 /// Git refuses to work in a repository that is somebody else's. Nobody else can enter this one, either.

@@ -6,6 +6,7 @@
 //! after that is the launch of an ordinary user.
 
 use super::layers::Layer;
+use super::sys;
 use crate::error::{Context, Hint, Result, failure};
 use agentkit_protocol::FailureKind;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
@@ -94,6 +95,10 @@ impl Identity {
 
 /// One jail a uid: pipes, keys and watches are accounted by uid, and a signal from a jail that shares ours would count
 /// as one from ourselves.
+///
+/// The claim comes first, so that of two launches that want the same uid only one comes to the question whether anybody
+/// has it already. A claim is not all: it ends with supervisor and init, whom a command of `rlimits` can kill and go on,
+/// and it is not seen from other network namespaces.
 fn claim_from_pool() -> Result<Identity> {
     let start = std::process::id() % POOL_SIZE;
     for offset in (start..POOL_SIZE).chain(0..start) {
@@ -102,6 +107,7 @@ fn claim_from_pool() -> Result<Identity> {
         let name = SocketAddr::from_abstract_name(format!("agentkit-jail/uid/{id}"))
             .context(STEP, "name a claim")?;
         match UnixDatagram::bind_addr(&name) {
+            Ok(_) if sys::is_somebody(id) => {}
             Ok(claim) => return Ok(Identity { uid: id, gid: id, gives_up_root: true, _claim: Some(claim) }),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(error).context(STEP, format_args!("claim uid {id}")),

@@ -449,6 +449,15 @@ pub(crate) fn replace_limit(resource: c_int, soft: u64, hard: u64) -> io::Result
     Ok(old.rlim_cur)
 }
 
+/// Whether a process of this user can be there, as far as this pid namespace sees: also one that has ended and was not yet
+/// waited for, or that is in a user namespace below. `getpriority(PRIO_USER)` goes by the real user; the library's own
+/// cannot tell -1 from an error.
+pub(crate) fn is_somebody(uid: u32) -> bool {
+    // SAFETY: it takes two numbers.
+    let answer = check(unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_USER, uid) });
+    !answer.is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
+}
+
 /// Sets `IFF_UP` on the interface `lo` of this network namespace, by `ioctl(SIOCSIFFLAGS)`; see netdevice(7).
 pub(crate) fn raise_loopback(socket: BorrowedFd) -> io::Result<()> {
     // SAFETY: all-zero is a valid value of this plain struct.
