@@ -18,7 +18,8 @@ mod shortage;
 mod support;
 
 use agentkit_protocol::{
-    Capabilities, Choice, Control, Event, Failure, FailureKind, Level, Mechanism, Policy, Probe, WorkDir,
+    Capabilities, Choice, Control, Event, Failure, FailureKind, Level, Mechanism, Policy, Probe, Watch,
+    WorkDir,
 };
 use jail::desk::{Desk, json};
 use jail::stage::{Stage, helper};
@@ -29,6 +30,7 @@ use std::sync::{PoisonError, RwLock};
 use support::seccomp::{self, ENOSYS, EPERM};
 use support::{Stop, need::need};
 
+const EBUSY: u32 = 16;
 const EINVAL: u32 = 22;
 const ENOSPC: i32 = 28;
 
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
             ),
             trial("a_host_that_lacks_one_call_of_many", a_host_that_lacks_one_call_of_many),
             trial("a_host_that_cannot_show_its_directories", a_host_that_cannot_show_its_directories),
+            trial("a_host_that_listens_already", a_host_that_listens_already),
             trial("a_host_without_landlock", a_host_without_landlock),
             trial("a_host_whose_landlock_does_nothing", a_host_whose_landlock_does_nothing),
             trial("a_host_with_no_namespaces_left", a_host_with_no_namespaces_left),
@@ -373,6 +376,42 @@ fn a_probe_sees_what_path_leads_to() -> Result<(), Stop> {
         assert_eq!(Some(started.mechanism), probe.best.mechanism, "{run:?}");
         assert_eq!(started.capabilities, probe.each[&started.mechanism]);
     }
+    Ok(())
+}
+
+/// The kernel allows one listener. Nobody is asked then, and what would be is refused.
+fn a_host_that_listens_already() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let mut around = ["sh", "-c", "exec \"$@\" 3>report", "sh"].map(str::to_owned).to_vec();
+    around.extend(seccomp::preloader(&[("listener", EBUSY)]));
+    let launch = |policy: &Policy| -> Result<(Output, Vec<Event>), Stop> {
+        let output = desk.call_under(&around, &["--report-fd", "3"], &json(policy)?)?;
+        let report = std::fs::read(desk.path("work/report"))?;
+        let events = serde_json::Deserializer::from_slice(&report).into_iter();
+        Ok((output, events.collect::<Result<_, _>>()?))
+    };
+    let script = "mkdir -p d && chmod 2755 d && echo group of a directory; : >f; chmod 2755 f && echo group; \
+                  chmod 600 f && echo mode; touch f && echo times";
+    for (mechanism, said) in [
+        (Choice::Namespaces, "mode\ntimes\n"),
+        (Choice::Bubblewrap, "mode\ntimes\n"),
+        (Choice::Landlock, ""),
+        (Choice::Rlimits, ""),
+    ] {
+        let bound = Policy { mechanism, ..desk.policy(script) };
+        let (output, events) = launch(&bound)?;
+        match &events[..] {
+            [Event::Started(started), _] => assert!(started.read_back.attributes_refused, "{started:?}"),
+            // A host without bubblewrap, for instance.
+            [Event::Failed(failure)] if failure.step != "exec" => continue,
+            other => panic!("{mechanism:?}: {other:?} {output:?}"),
+        }
+        assert_eq!(String::from_utf8_lossy(&output.stdout), said, "{mechanism:?}: {output:?}");
+    }
+    let watched = Policy { watch: Watch { forks: true, ..Watch::default() }, ..desk.policy(script) };
+    let (output, events) = launch(&watched)?;
+    let [Event::Failed(failure)] = &events[..] else { panic!("{events:?} {output:?}") };
+    assert!(failure.kind == FailureKind::Host && failure.to_string().contains("watch.forks"), "{failure}");
     Ok(())
 }
 

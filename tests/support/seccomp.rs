@@ -6,7 +6,8 @@ pub(crate) const EPERM: u32 = 1;
 pub(crate) const ENOSYS: u32 = 38;
 
 /// Loads the filter and becomes the given command, which inherits it. `clone` is matched only with a flag that asks for
-/// a namespace, since every fork uses it, and `ioctl` only where it configures an interface of the network (SIOCSIFFLAGS).
+/// a namespace, since every fork uses it, and `ioctl` only where it configures an interface of the network (SIOCSIFFLAGS);
+/// `listener` is `seccomp` with the flag that asks for one (SECCOMP_FILTER_FLAG_NEW_LISTENER).
 /// Needs Python with ctypes; x86_64 and aarch64.
 const PRELOADER: &str = r#"
 import ctypes, os, struct, sys
@@ -25,7 +26,8 @@ for name, number in BOTH.items():
     numbers[name] = number[machine] if isinstance(number, dict) else number
 LOAD, EQUAL, ANY_BIT, RETURN, ALLOW = 0x20, 0x15, 0x45, 0x06, 0x7FFF0000
 # Where in the arguments to look, and for what.
-ONLY_WITH = dict(clone=(16, ANY_BIT, 0x7E020080), ioctl=(24, EQUAL, 0x8914))
+ONLY_WITH = dict(clone=(16, ANY_BIT, 0x7E020080), ioctl=(24, EQUAL, 0x8914), listener=(24, ANY_BIT, 8))
+numbers["listener"] = numbers["seccomp"]
 program = [(LOAD, 0, 0, 4), (EQUAL, 1, 0, arch), (RETURN, 0, 0, ALLOW)]
 for rule in sys.argv[1].split(","):
     name, errno = rule.split("=")

@@ -85,6 +85,10 @@ pub struct ReadBack {
     /// Whether the installation of a program that lies outside the system directories is shown as it is on the host, so that
     /// a socket or pipe of a host program in it could be used. Otherwise it is shown through an overlay, which has none.
     pub installations_as_on_host: bool,
+    /// Whether changes of attributes of files are refused (EPERM) that the supervisor would judge, since a filter around the
+    /// launcher has the one listener that the kernel allows, as in a jail that can write files of the host: under `landlock`
+    /// and `rlimits` all of modes and times, otherwise the set-group-id bit of directories.
+    pub attributes_refused: bool,
     /// Soft limits in force, by their `RLIMIT_` name in lower case.
     pub rlimits: BTreeMap<String, u64>,
     /// The launcher's own limits that bind as well: those lower than what was asked for, `as` and `stack` if they are lower

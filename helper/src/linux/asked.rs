@@ -1,5 +1,7 @@
 //! What the kernel asks the supervisor about before it does it (`SECCOMP_RET_USER_NOTIF`, Linux 5.0). It allows a process
-//! one listener, so that all questions come on the same one.
+//! one listener, so that all questions come on the same one. Where a filter around the launcher has it already, another
+//! jail's for instance, that one must not do for the command what this jail keeps from it: the calls are refused, and of
+//! two filters' answers the refusal counts (seccomp(2)).
 
 #[cfg(without_namespaces)]
 use super::attributes;
@@ -11,6 +13,10 @@ use crate::validate::Plan;
 use nix::libc;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+
+/// Answers of a filter, see linux/seccomp.h: the listener's, or EPERM.
+const USER_NOTIF: u32 = 0x7fc0_0000;
+const REFUSE: u32 = 0x0005_0000 | libc::EPERM as u32;
 
 /// What is asked about.
 #[derive(Clone, Copy, Default)]
@@ -52,25 +58,36 @@ impl Topics {
         !self.forks && !self.modes && self.of_attributes().is_empty()
     }
 
-    /// In the process that becomes the command, before it does: from here on the supervisor is asked.
-    pub(crate) fn ask_supervisor(self) -> io::Result<OwnedFd> {
-        sys::load_notifying_filter(&self.filter())
+    /// In the process that becomes the command, before it does: from here on the supervisor is asked, by who holds the
+    /// descriptor. Without one nobody can be, and what is asked about is refused.
+    pub(crate) fn ask_supervisor(self) -> io::Result<Option<OwnedFd>> {
+        match sys::load_notifying_filter(&self.filter(USER_NOTIF)) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => self.refuse().map(|()| None),
+            loaded => loaded.map(Some),
+        }
     }
 
-    fn filter(self) -> Vec<Instruction> {
+    fn refuse(self) -> io::Result<()> {
+        if self.forks {
+            // Not by its number: it is no shortage that ends with time.
+            return Err(io::Error::other("a filter around this process has its listener already (EBUSY)"));
+        }
+        sys::load_seccomp_filter(&self.filter(REFUSE))
+    }
+
+    fn filter(self, answer: u32) -> Vec<Instruction> {
         // Codes of linux/bpf_common.h, offsets and actions of linux/seccomp.h. The prelude of the main filter has checked
         // the architecture.
         const LOAD_WORD: u16 = 0x20;
         const JUMP_IF_EQUAL: u16 = 0x15;
         const JUMP_IF_ANY_BIT: u16 = 0x45;
         const RETURN: u16 = 0x06;
-        const USER_NOTIF: u32 = 0x7fc0_0000;
         const ALLOW: u32 = 0x7fff_0000;
         const ARGUMENTS: u32 = 16;
         let mut filter = vec![(LOAD_WORD, 0, 0, 0)];
         let forks = super::forks::CALLS.into_iter().filter(|_| self.forks);
         for call in forks.chain(self.of_attributes().iter().copied()) {
-            filter.extend([(JUMP_IF_EQUAL, 0, 1, call as u32), (RETURN, 0, 0, USER_NOTIF)]);
+            filter.extend([(JUMP_IF_EQUAL, 0, 1, call as u32), (RETURN, 0, 0, answer)]);
         }
         for (call, mode) in modes::CALLS.into_iter().filter(|_| self.modes) {
             filter.extend([
@@ -78,7 +95,7 @@ impl Topics {
                 // The lower half, which is all that the kernel looks at.
                 (LOAD_WORD, 0, 0, ARGUMENTS.saturating_add((mode as u32).saturating_mul(8))),
                 (JUMP_IF_ANY_BIT, 0, 1, libc::S_ISGID),
-                (RETURN, 0, 0, USER_NOTIF),
+                (RETURN, 0, 0, answer),
                 (RETURN, 0, 0, ALLOW),
             ]);
         }

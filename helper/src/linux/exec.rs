@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 const STEP: &str = "exec";
 const FIRST_AFTER_STREAMS: i32 = 3;
 const ONE_LISTENER: &str = "the kernel allows one listener: if something around this process has one already, as some \
-    containers do, only a scratch or overlay work dir without rw rules and watched forks can be had";
+    jails and containers do, forks cannot be watched (watch.forks)";
 /// Where policies find the private directory for temporary files.
 pub(crate) const TEMPORARY: &str = "/tmp";
 
@@ -52,6 +52,13 @@ pub(crate) struct Places<'a> {
     pub(crate) temporary: &'a Path,
     /// Variables for programs that would be misled by what else they find.
     pub(crate) variables: &'static [(&'static str, &'static str)],
+}
+
+/// It was really executed.
+pub(crate) struct Executed {
+    pub(crate) pid: libc::pid_t,
+    /// See [`ReadBack::attributes_refused`](agentkit_protocol::ReadBack::attributes_refused).
+    pub(crate) attributes_refused: bool,
 }
 
 /// Everything that execve needs, made before the fork.
@@ -87,14 +94,13 @@ impl<'a> Command<'a> {
         Ok(Command { path, argv, env, directory, streams, topics })
     }
 
-    /// Starts the command and returns its pid once it was really executed. `confine` is what is left to be done in its own
+    /// Starts the command. `confine` is what is left to be done in its own
     /// process, in the memory of this one.
-    pub(crate) fn start(self, channel: &OwnedFd, confine: &dyn Fn() -> Result<()>) -> Result<libc::pid_t> {
+    pub(crate) fn start(self, channel: &OwnedFd, confine: &dyn Fn() -> Result<()>) -> Result<Executed> {
         // It is in the same memory.
-        let is_prepared = Cell::new(false);
+        let prepared = Cell::new(None);
         let become_command = || {
-            self.prepare(channel, confine)?;
-            is_prepared.set(true);
+            prepared.set(Some(self.prepare(channel, confine)?));
             Ok(sys::execute(&self.path, &self.argv, &self.env))
         };
         let pid = sys::spawn(&become_command).context(STEP, "clone")?.map_err(|not: Result<io::Error>| {
@@ -103,14 +109,14 @@ impl<'a> Command<'a> {
                 |error| self.not_started(error.raw_os_error().unwrap_or(libc::EIO)),
             )
         })?;
-        match is_prepared.get() {
-            true => Ok(pid),
-            false => Err(failure(FailureKind::Host, STEP, "the process died that was to become the command")),
+        match prepared.get() {
+            Some(attributes_refused) => Ok(Executed { pid, attributes_refused }),
+            None => Err(failure(FailureKind::Host, STEP, "the process died that was to become the command")),
         }
     }
 
-    /// Between clone and exec.
-    fn prepare(&self, channel: &OwnedFd, confine: &dyn Fn() -> Result<()>) -> Result<()> {
+    /// Between clone and exec. Returns whether attributes of files are refused since nobody can be asked.
+    fn prepare(&self, channel: &OwnedFd, confine: &dyn Fn() -> Result<()>) -> Result<bool> {
         // A session of its own: no controlling terminal, and a group that the caller's signals do not reach.
         if !Layer::Session.is_off() {
             setsid().map_err(io::Error::from).context(STEP, "setsid")?;
@@ -123,12 +129,16 @@ impl<'a> Command<'a> {
             .map_err(io::Error::from)
             .context(STEP, format_args!("enter {:?}", self.directory))?;
         confine()?;
+        let mut attributes_refused = false;
         if !self.topics.are_none() {
             let listener = self.topics.ask_supervisor();
             let listener =
                 listener.context(STEP, "load a filter that asks the supervisor").hint(ONE_LISTENER)?;
-            message::send(channel.as_fd(), &Message::Asks, &[listener.as_fd()])
-                .context(STEP, "pass on whom the filter asks")?;
+            attributes_refused = listener.is_none();
+            if let Some(listener) = listener {
+                message::send(channel.as_fd(), &Message::Asks, &[listener.as_fd()])
+                    .context(STEP, "pass on whom the filter asks")?;
+            }
         }
         limits::settle().context(STEP, "setrlimit RLIMIT_NOFILE")?;
         let closed =
@@ -137,7 +147,7 @@ impl<'a> Command<'a> {
         // Last of all: whoever goes on from here is told to have started.
         match message::is_waiting(channel.as_fd()).context(STEP, "poll the channel")? {
             true => Err(failure(FailureKind::Host, STEP, "it was called off before it started")),
-            false => Ok(()),
+            false => Ok(attributes_refused),
         }
     }
 

@@ -148,8 +148,13 @@ pub(crate) const HOSTS: &[Host] = &[
             all(words(&["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]))
         },
     },
-    Host { name: "in_a_jail", is: "in a jail of this kind", imitate: |_| jails(1) },
-    Host { name: "in_a_jail_in_a_jail", is: "in a jail in a jail of this kind", imitate: |_| jails(2) },
+    Host { name: "in_a_jail", is: "in a jail of this kind", imitate: |_| jails(1, "") },
+    Host { name: "in_a_jail_in_a_jail", is: "in a jail in a jail of this kind", imitate: |_| jails(2, "") },
+    Host {
+        name: "in_a_jail_with_a_work_dir",
+        is: "in a jail of this kind that can write files of the host, and so asks about modes",
+        imitate: |_| jails(1, "--workdir ."),
+    },
     Host { name: "few_files", is: "a launcher with `ulimit -n 8`", imitate: |_| limits("--nofile=8") },
     Host { name: "few_processes", is: "a launcher with `ulimit -u 1`", imitate: |_| limits("--nproc=1") },
     Host {
@@ -249,13 +254,14 @@ fn old_landlock(version: u32) -> Result<Around, Stop> {
     Ok(Around { launches, ..Around::default() })
 }
 
-fn jails(levels: usize) -> Result<Around, Stop> {
+/// `more` are flags.
+fn jails(levels: usize, more: &str) -> Result<Around, Stop> {
     need("userns")?;
     let own = std::env::current_exe()?;
     let stage = helper().parent().unwrap_or(Path::new("/"));
     let limits = "--proc full --wall 60s --cpu 60s --memory 2G --disk 1G --processes 400 --open-files 1024";
     let mut jail = vec![helper().to_string_lossy().into_owned()];
-    jail.extend(limits.split(' ').map(str::to_owned));
+    jail.extend(limits.split(' ').chain(more.split_whitespace()).map(str::to_owned));
     for shown in [own.as_path(), stage] {
         jail.extend(["--ro".to_owned(), shown.to_string_lossy().into_owned()]);
     }

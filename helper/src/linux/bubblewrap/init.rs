@@ -7,7 +7,7 @@ use super::{mounts, proc};
 use crate::error::{Context, Hint, Result, failure};
 use crate::linux::asked::Topics;
 use crate::linux::enclosed;
-use crate::linux::exec::{Command, Places, Streams, TEMPORARY};
+use crate::linux::exec::{Command, Executed, Places, Streams, TEMPORARY};
 use crate::linux::message::{self, Message};
 use crate::linux::mount_table::MountTable;
 use crate::linux::reap::{End, die_with_supervisor, reap_until_gone};
@@ -88,10 +88,13 @@ fn run(channel: &OwnedFd) -> Result<Message> {
     read_back.launchers_limits.extend(launchers_limits);
     enclosed::check(&enclosed::derive(Mechanism::Bubblewrap, &read_back, &plan, Some(handover.gap)), &plan)?;
     let command = start(&handover, &plan, input, channel)?;
+    read_back.attributes_refused = command.as_ref().is_some_and(|command| command.attributes_refused);
     let handles: Vec<_> = [&processes, &private].into_iter().chain(&workdir).map(AsFd::as_fd).collect();
     let told = message::send(channel.as_fd(), &Message::Started { read_back }, &handles)
         .context(STEP, "report the start");
-    let Some(pid) = command else { return told.map(|()| Message::Ended(End::of(EndedBy::Exit(0)))) };
+    let Some(pid) = command.map(|command| command.pid) else {
+        return told.map(|()| Message::Ended(End::of(EndedBy::Exit(0))));
+    };
     let wall = Duration::from_millis(plan.limits.wall_ms);
     Ok(told.and_then(|()| reap_until_gone(pid, wall)).map_or_else(Message::Broke, Message::Ended))
 }
@@ -174,13 +177,13 @@ fn open_directory(path: &Path) -> Result<OwnedFd> {
         .context(STEP, format_args!("open {path:?}"))
 }
 
-/// Returns its number, unless this is a probe.
+/// Nothing, if this is a probe.
 fn start(
     handover: &Handover,
     plan: &Plan,
     input: Option<OwnedFd>,
     channel: &OwnedFd,
-) -> Result<Option<libc::pid_t>> {
+) -> Result<Option<Executed>> {
     let Some(program) = handover.program()? else { return Ok(None) };
     let places = Places {
         directory: handover.directory(),

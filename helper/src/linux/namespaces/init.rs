@@ -5,7 +5,7 @@ use super::network::{self, Network};
 use crate::error::{Context, Hint, Result};
 use crate::linux::asked::Topics;
 use crate::linux::enclosed::{self, Gap};
-use crate::linux::exec::{Command, Places, Streams, TEMPORARY};
+use crate::linux::exec::{Command, Executed, Places, Streams, TEMPORARY};
 use crate::linux::identity::{INNER_ID, Identity};
 use crate::linux::layers::Layer;
 use crate::linux::message::{self, Message, Outside};
@@ -76,6 +76,7 @@ fn run(task: &Task<'_>, entrance: &mut Entrance, channel: &OwnedFd) -> Result<Me
     let capabilities = enclosed::derive(Mechanism::Namespaces, &read_back, task.plan, gap);
     enclosed::check(&capabilities, task.plan)?;
     let command = start(task, &mut entrance.relays, terminal.as_ref(), channel)?;
+    read_back.attributes_refused = command.as_ref().is_some_and(|command| command.attributes_refused);
     let layers = mounted.overlay.iter().flat_map(|layers| [layers.upper.as_fd(), layers.host.as_fd()]);
     let handles = [mounted.proc.as_fd(), mounted.private.as_fd()]
         .into_iter()
@@ -87,7 +88,9 @@ fn run(task: &Task<'_>, entrance: &mut Entrance, channel: &OwnedFd) -> Result<Me
     let handles: Vec<_> = handles.chain(mounted.watched.iter().map(AsFd::as_fd)).collect();
     let told = message::send(channel.as_fd(), &Message::Started { read_back }, &handles)
         .context(STEP, "report the start");
-    let Some(pid) = command else { return told.map(|()| Message::Ended(End::of(EndedBy::Exit(0)))) };
+    let Some(pid) = command.map(|command| command.pid) else {
+        return told.map(|()| Message::Ended(End::of(EndedBy::Exit(0))));
+    };
     let wall = Duration::from_millis(task.plan.limits.wall_ms);
     Ok(told.and_then(|()| reap_until_gone(pid, wall)).map_or_else(Message::Broke, Message::Ended))
 }
@@ -115,7 +118,7 @@ fn start(
     relays: &mut Relays,
     terminal: Option<&pty::Pair>,
     channel: &OwnedFd,
-) -> Result<Option<libc::pid_t>> {
+) -> Result<Option<Executed>> {
     let Some(program) = task.program else { return Ok(None) };
     umask(Mode::from_bits_truncate(0o022));
     let streams = match (&task.terminal, terminal) {

@@ -4,7 +4,7 @@ use super::STEP;
 use super::private::{CANARY, Private};
 use super::wall::Wall;
 use crate::error::{Context, Result, failure};
-use crate::linux::exec::{Command, Places, Streams};
+use crate::linux::exec::{Command, Executed, Places, Streams};
 use crate::linux::limits::{self, InForce};
 use crate::linux::message::Outside;
 use crate::linux::seccomp;
@@ -134,7 +134,10 @@ impl<'a> Confinement<'a> {
         match (found.into_inner(), started) {
             // What it failed at says more than that it did not start.
             (Some(Err(failure)), _) | (_, Err(failure)) => Err(failure),
-            (Some(Ok(read_back)), Ok(command)) => Ok((command, read_back)),
+            (Some(Ok(read_back)), Ok(None)) => Ok((None, read_back)),
+            (Some(Ok(read_back)), Ok(Some(Executed { pid, attributes_refused }))) => {
+                Ok((Some(pid), ReadBack { attributes_refused, ..read_back }))
+            }
             (None, Ok(_)) => Err(failure(FailureKind::Host, STEP, "the command was not confined")),
         }
     }
