@@ -28,6 +28,9 @@ pub(crate) const TESTS: &[Named] = &[
     ("whoever_of_the_jail_is_killed", || {
         leftovers::whoever_of_the_jail_is_killed(&desk()?, Choice::Landlock)
     }),
+    ("an_init_that_is_stopped_is_not_waited_for", || {
+        leftovers::an_init_that_is_stopped_is_not_waited_for(&desk()?, Choice::Landlock, true)
+    }),
     ("a_jail_within_a_jail_has_no_network", a_jail_within_a_jail_has_no_network),
     ("too_few_descriptors_leave_nothing", too_few_descriptors_leave_nothing),
     ("what_proc_does_not_show_is_not_claimed", what_proc_does_not_show_is_not_claimed),

@@ -5,6 +5,8 @@ use crate::jail::desk::{Desk, json};
 use crate::jail::stage::{helper, unique};
 use crate::support::{PATIENCE, Stop, eventually, processes, with_more_time};
 use agentkit_protocol::{Bytes, Choice, Policy};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -71,15 +73,54 @@ pub(crate) fn whoever_of_the_jail_is_killed(desk: &Desk, mechanism: Choice) -> R
     for init in [false, true] {
         let marker = unique("killed");
         let mut launcher = under_way(desk, mechanism, &marker)?;
-        let command = processes::with_marker(&marker);
-        let parent = command.iter().filter_map(|pid| processes::parent(*pid));
-        let inits: Vec<u32> = parent.filter(|pid| processes::parent(*pid) == Some(launcher.id())).collect();
-        let killed = if init { inits[0] } else { launcher.id() };
-        Command::new("kill").args(["-KILL", &killed.to_string()]).status()?;
+        let killed = if init { init_of(&launcher, &marker)? } else { launcher.id() };
+        signal(killed, Signal::SIGKILL)?;
         let status = launcher.wait()?;
-        eventually("nothing of it is alive", PATIENCE, || processes::with_marker(&marker).is_empty())?;
-        eventually("its directory is gone", PATIENCE, || private(launcher.id()).is_empty())?;
+        is_gone(&launcher, &marker)?;
         assert!(!status.success(), "{status:?}");
     }
     Ok(())
+}
+
+/// It is stopped once, or time and again.
+pub(crate) fn an_init_that_is_stopped_is_not_waited_for(
+    desk: &Desk,
+    mechanism: Choice,
+    again: bool,
+) -> Result<(), Stop> {
+    fs::set_permissions(desk.path("outputs"), fs::Permissions::from_mode(0o755))?;
+    let marker = unique("stopped");
+    let mut launcher = under_way(desk, mechanism, &marker)?;
+    let init = init_of(&launcher, &marker)?;
+    signal(init, Signal::SIGSTOP)?;
+    // By this the supervisor ends it all at once.
+    signal(launcher.id(), Signal::SIGUSR1)?;
+    let mut status = None;
+    eventually("the launcher ends", PATIENCE, || {
+        if again {
+            // It may be gone.
+            drop(signal(init, Signal::SIGSTOP));
+        }
+        status = launcher.try_wait().ok().flatten();
+        status.is_some()
+    })?;
+    is_gone(&launcher, &marker)?;
+    assert_eq!(status.and_then(|status| status.code()), Some(128 + Signal::SIGUSR1 as i32));
+    Ok(())
+}
+
+fn signal(process: u32, signal: Signal) -> Result<(), Stop> {
+    Ok(kill(Pid::from_raw(process.cast_signed()), signal).map_err(std::io::Error::from)?)
+}
+
+fn init_of(launcher: &Child, marker: &str) -> Result<u32, Stop> {
+    let command = processes::with_marker(marker);
+    let mut parents = command.iter().filter_map(|pid| processes::parent(*pid));
+    let init = parents.find(|pid| processes::parent(*pid) == Some(launcher.id()));
+    init.ok_or_else(|| Stop::Fail("the jail has no init".into()))
+}
+
+fn is_gone(launcher: &Child, marker: &str) -> Result<(), Stop> {
+    eventually("nothing of it is alive", PATIENCE, || processes::with_marker(marker).is_empty())?;
+    eventually("its directory is gone", PATIENCE, || private(launcher.id()).is_empty())
 }

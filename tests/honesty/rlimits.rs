@@ -32,6 +32,9 @@ pub(crate) const TESTS: &[Named] = &[
     ("whoever_of_the_jail_is_killed", || {
         leftovers::whoever_of_the_jail_is_killed(&Desk::anywhere()?, Choice::Rlimits)
     }),
+    ("an_init_that_is_stopped_is_not_waited_for", || {
+        leftovers::an_init_that_is_stopped_is_not_waited_for(&Desk::anywhere()?, Choice::Rlimits, false)
+    }),
     ("what_it_cannot_keep_is_refused_by_name", what_it_cannot_keep_is_refused_by_name),
     ("what_it_lacks_fails_a_requirement", what_it_lacks_fails_a_requirement),
 ];

@@ -3,14 +3,14 @@
 use super::private::Private;
 use super::wall::Wall;
 use super::{STEP, end};
-use crate::error::{Context, Result, failure};
+use crate::error::{Context, Result};
 use crate::linux::asked::Topics;
 use crate::linux::attributes::{self, Root};
 use crate::linux::jail::{HeldBy, Jail};
 use crate::linux::message::{self, Message, Order};
 use crate::linux::{deadline, sys, usage};
 use crate::validate::Plan;
-use agentkit_protocol::{Capabilities, FailureKind, Mechanism, ReadBack};
+use agentkit_protocol::{Capabilities, Mechanism, ReadBack};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{Shutdown, shutdown};
@@ -18,8 +18,9 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How long init may take to end everything, and then to remove what is private: longer than it gives itself.
-const LONGEST: Duration = Duration::from_secs(90);
+/// How long init may take to end everything, and then to remove what is private, before it is killed: somebody may have
+/// stopped it. What it has not done, be that only slow, is done in [`HeldBy::bury`].
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// What the supervisor has of it.
 pub(crate) struct Tree {
@@ -60,6 +61,7 @@ impl HeldBy for Tree {
     /// Init has everything ended. If it is dead, that is done in [`HeldBy::bury`].
     fn end(&self, jail: &Jail) {
         drop(message::send(jail.messages.as_fd(), &Order::End, &[]));
+        drop(sys::signal_process(jail.pidfd.as_fd(), libc::SIGCONT));
     }
 
     /// Until init says that nobody is left, or is dead itself. It may also say that it could not come to that.
@@ -73,7 +75,8 @@ impl HeldBy for Tree {
                 Ok(Some(_)) => {}
             }
         }
-        Err(failure(FailureKind::Host, STEP, format_args!("the jail's init did nothing for {LONGEST:?}")))
+        drop(sys::signal_process(jail.pidfd.as_fd(), libc::SIGKILL));
+        Ok(())
     }
 
     /// Lets init remove what is private, and waits for it. What it did not do, since somebody killed it, is done here.
