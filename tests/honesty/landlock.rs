@@ -211,11 +211,11 @@ fn files_of_the_policy_are_found() -> Result<(), Stop> {
 /// everybody may here.
 fn attributes_change_only_where_files_may_be_written() -> Result<(), Stop> {
     let desk = desk()?;
-    let [outside, shown, open] =
-        ["outputs/outside", "outputs/shown", "outputs/open"].map(|path| desk.path(path));
+    let [outside, shown, open, granted] =
+        ["outside", "shown", "open", "granted"].map(|name| desk.path("outputs").join(name));
     fs::set_permissions(desk.path("outputs"), fs::Permissions::from_mode(0o755))?;
     fs::create_dir(&shown)?;
-    for (file, mode) in [(&outside, 0o644), (&shown.join("file"), 0o644), (&open, 0o666)] {
+    for (file, mode) in [(&outside, 0o644), (&shown.join("file"), 0o644), (&open, 0o666), (&granted, 0o644)] {
         fs::write(file, "")?;
         fs::set_permissions(file, fs::Permissions::from_mode(mode))?;
     }
@@ -225,6 +225,8 @@ cd "$HOME"; mkdir d; echo x >d/f; ln -s d l; ln -s {outside} out
 chmod 700 d/f && [ "$(stat -c %a d/f)" = 700 ] || echo chmod
 touch -d 2001-02-03 l/f && [ "$(stat -c %Y d/f)" -lt 1000000000 ] || echo touch
 chmod 2755 d || echo group of a directory
+chmod 600 {granted} && touch -d 2001-02-03 {granted} || echo granted
+ln -s {granted} to && chmod 640 to && touch to || echo link to what is granted
 cp -a d e && [ "$(stat -c %a e/f)" = 700 ] || echo copy
 for it in out {outside} {shown}/file {shown} /usr/bin ../../../{outside} {open} "$HOME/.." "$HOME/../closed"; do
     chmod 777 "$it" && echo "chmod $it"
@@ -235,16 +237,17 @@ chmod 4755 d/f && echo set-user-id
 ! chmod 2755 d/f || echo set-group-id
 exec 2>&1
 "#,
+        granted = granted.display(),
         open = open.display(),
         outside = outside.display(),
         shown = shown.display()
     );
-    let rules =
-        vec![Rule { path: Bytes::from(shown.as_path().as_os_str().as_encoded_bytes()), access: Access::Ro }];
+    let rules = [(shown, Access::Ro), (granted.clone(), Access::Rw)];
+    let rules = rules.map(|(path, access)| Rule { path: Bytes::from(path), access }).to_vec();
     let run = desk.launch(&Policy { rules, ..policy(&script) })?;
     assert_eq!((run.status.code(), String::from_utf8_lossy(&run.stdout).as_ref()), (Some(0), ""), "{run:?}");
-    let mode = fs::metadata(&outside)?.permissions().mode() & 0o7777;
-    assert_eq!(mode, 0o644);
+    let mode = |path: &Path| Ok::<_, Stop>(fs::metadata(path)?.permissions().mode() & 0o7777);
+    assert_eq!((mode(&outside)?, mode(&granted)?), (0o644, 0o640));
     Ok(())
 }
 

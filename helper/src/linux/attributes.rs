@@ -1,8 +1,8 @@
 //! Modes and times of files, in a jail without namespaces that runs as an ordinary user.
 //!
 //! Landlock does not know them, so that the command could change those of every file of the user's. The kernel asks before
-//! it does, and the supervisor does what was asked, by a descriptor of a file that it has found below a directory which the
-//! command may write: the kernel lets no path lead out of there (`RESOLVE_BENEATH`). It never lets the call itself go on: by
+//! it does, and the supervisor does what was asked, by a descriptor of a file that the command may write, or that it has found
+//! below such a directory: the kernel lets no path lead out of there (`RESOLVE_BENEATH`). It never lets the call itself go on: by
 //! then a path or a number could stand for something else.
 
 use super::modes::{Task, own_descriptor};
@@ -25,11 +25,11 @@ pub(super) const CALLS: &[c_long] =
 /// The same number on every architecture (Linux 6.6).
 const SYS_FCHMODAT2: c_long = 452;
 
-/// A directory that the command may write.
+/// A directory or a file that the command may write.
 pub(crate) struct Root {
     /// Its real path.
     pub(crate) path: PathBuf,
-    pub(crate) directory: OwnedFd,
+    pub(crate) place: OwnedFd,
 }
 
 /// What is to be changed.
@@ -108,10 +108,13 @@ fn of_descriptor(task: &Task, roots: &[Root], number: i32) -> nix::Result<OwnedF
         _ => Errno::EPERM,
     })?;
     let place = beneath(roots, Path::new(&path), libc::AT_SYMLINK_NOFOLLOW)?;
-    let id = |stat: libc::stat| (stat.st_dev, stat.st_ino);
     let own = fstatat(task, link.as_str(), AtFlags::empty()).map_err(|_| Errno::EPERM)?;
     // Another file has that name by now, or none that it could be changed by.
     if id(own) == id(fstat(&place)?) { Ok(place) } else { Err(Errno::EPERM) }
+}
+
+fn id(stat: libc::stat) -> (libc::dev_t, libc::ino_t) {
+    (stat.st_dev, stat.st_ino)
 }
 
 fn of_path(task: &Task, roots: &[Root], from: i32, path: &Path, flags: i32) -> nix::Result<OwnedFd> {
@@ -132,27 +135,34 @@ fn of_path(task: &Task, roots: &[Root], from: i32, path: &Path, flags: i32) -> n
     beneath(roots, &path, flags)
 }
 
-/// By the real path of the directory that holds it. What was found on the way counts for nothing: in the end the kernel
-/// sees to it that nothing above the root is passed through.
+/// By its real path; that of a link is the real path of the directory that holds it, and its name. What was found on the way
+/// counts for nothing: in the end the kernel sees to it that nothing above the root is passed through.
 fn beneath(roots: &[Root], path: &Path, flags: i32) -> nix::Result<OwnedFd> {
     let real = |path: &Path| -> nix::Result<PathBuf> {
         let place = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
         Ok(readlink(proc_files::of_descriptor(place.as_fd()).as_str())?.into())
     };
+    let is_followed = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
     let path = match (path.parent(), path.file_name()) {
-        (Some(above), Some(name)) => real(above)?.join(name),
+        (Some(above), Some(name)) if !is_followed => real(above)?.join(name),
         _ => real(path)?,
     };
     let (root, below) = roots
         .iter()
         .find_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)))
         .ok_or(Errno::EPERM)?;
-    let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+    if below.as_os_str().is_empty() {
+        // Another file may have that name by now.
+        let named = fstatat(AT_FDCWD, &path, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        let is_same = id(named) == id(fstat(&root.place)?);
+        let place = root.place.try_clone().map_err(|_| Errno::EMFILE);
+        return if is_same { place } else { Err(Errno::EPERM) };
+    }
     let mut open_flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
-    open_flags.set(OFlag::O_NOFOLLOW, flags & libc::AT_SYMLINK_NOFOLLOW != 0);
+    open_flags.set(OFlag::O_NOFOLLOW, !is_followed);
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
     let how = OpenHow::new().flags(open_flags).resolve(resolve);
-    openat2(&root.directory, below, how).map_err(|error| match error {
+    openat2(&root.place, below, how).map_err(|error| match error {
         // Out of there, or in the middle of being renamed.
         Errno::EXDEV | Errno::EAGAIN => Errno::EPERM,
         other => other,
@@ -179,12 +189,28 @@ mod tests {
         symlink("a/inside", top.join("root/in")).unwrap();
         symlink("..", top.join("root/up")).unwrap();
         symlink("root", top.join("spelling")).unwrap();
-        let path = top.join("root");
-        let roots = [Root { directory: File::open(&path).unwrap().into(), path }];
+        symlink("../shown", top.join("root/shown")).unwrap();
+        fs::write(top.join("shown"), "").unwrap();
+        fs::write(top.join("replaced"), "").unwrap();
+        let root = |name| {
+            let path = top.join(name);
+            Root { place: File::open(&path).unwrap().into(), path }
+        };
+        let roots = ["root", "shown", "replaced"].map(root);
+        fs::rename(top.join("outside"), top.join("replaced")).unwrap();
+        fs::write(top.join("outside"), "").unwrap();
         let found = |path: &str, flags| beneath(&roots, &top.join(path), flags).map(drop);
-        for inside in
-            ["root", "root/.", "root/a", "root/a/inside", "root/in", "spelling/a/inside", "root/a/../in"]
-        {
+        for inside in [
+            "root",
+            "root/.",
+            "root/a",
+            "root/a/inside",
+            "root/in",
+            "spelling/a/inside",
+            "root/a/../in",
+            "shown",
+            "root/shown",
+        ] {
             assert_eq!(found(inside, 0), Ok(()), "{inside}");
         }
         for outside in [
@@ -195,6 +221,7 @@ mod tests {
             "root/absolute",
             "root/up",
             "rooted/beside",
+            "replaced",
         ] {
             assert_eq!(found(outside, 0), Err(Errno::EPERM), "{outside}");
         }

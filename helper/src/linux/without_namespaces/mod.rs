@@ -97,7 +97,7 @@ pub(crate) fn enter(
 
 /// All that the command may write.
 fn roots(view: &View, private: &Private) -> Result<Vec<Root>> {
-    let entries = view.entries.iter().filter(|entry| entry.access == Access::Writable && entry.is_dir());
+    let entries = view.entries.iter().filter(|entry| entry.access == Access::Writable);
     let own = [&private.home, &private.temporary, &private.work];
     let places = entries.map(|entry| Ok((entry.path.clone(), entry.place()?)));
     let own = own.into_iter().map(|path| {
@@ -105,5 +105,5 @@ fn roots(view: &View, private: &Private) -> Result<Vec<Root>> {
         let place = open(path, flags, Mode::empty()).map_err(io::Error::from);
         Ok((path.clone(), place.context(STEP, format_args!("open {path:?}"))?))
     });
-    places.chain(own).map(|place| place.map(|(path, directory)| Root { path, directory })).collect()
+    places.chain(own).map(|place| place.map(|(path, place)| Root { path, place })).collect()
 }
