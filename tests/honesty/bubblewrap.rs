@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[Named] = &[
     ("what_it_cannot_do_is_refused_by_name", what_it_cannot_do_is_refused_by_name),
     ("a_work_dir_of_the_host_is_written_as_its_owner", a_work_dir_of_the_host_is_written_as_its_owner),
     ("rules_mean_what_they_mean_elsewhere", rules_mean_what_they_mean_elsewhere),
+    ("rules_on_what_it_makes_itself", rules_on_what_it_makes_itself),
     ("what_the_host_mounts_meanwhile_is_told", what_the_host_mounts_meanwhile_is_told),
     ("what_could_not_be_restricted_is_not_shown", what_could_not_be_restricted_is_not_shown),
     ("the_kernels_settings_are_only_read", the_kernels_settings_are_only_read),
@@ -150,6 +151,62 @@ fn rules_mean_what_they_mean_elsewhere() -> Result<(), Stop> {
             "{run:?}"
         );
         assert_eq!(fs::read(desk.path("read/file"))?, b"read");
+    }
+    Ok(())
+}
+
+/// Places where it has made something by the time a rule comes, or has something private by way of a link: they show what
+/// `namespaces` shows there, or are refused by name.
+fn rules_on_what_it_makes_itself() -> Result<(), Stop> {
+    let desk = desk()?;
+    let private = tempfile::tempdir_in("/tmp")?;
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o755))?;
+    fs::create_dir_all(private.path().join("dir/below"))?;
+    fs::write(private.path().join("dir/file"), "content")?;
+    std::os::unix::fs::symlink(format!("../..{}", desk.path("work").display()), private.path().join("link"))?;
+    let tmp = |name: &str| private.path().join(name).display().to_string();
+    let [dir, below, file, link] = ["dir", "dir/below", "dir/file", "link"].map(tmp);
+    let system =
+        ["/lib", "/lib64", "/bin", "/sbin", "/bin/sh", "/usr/lib", "/etc/localtime", "/etc/ssl/certs"];
+    let accounts = ["/etc/passwd", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf"];
+    let script = format!(
+        "for path in /lib /lib64 /bin /sbin /etc /etc/passwd /etc/group /etc/hosts /etc/nsswitch.conf /etc/resolv.conf /etc/ssl /etc/ssl/certs /etc/localtime /home /work {dir} {below} {file} {link} {link}/.; do \
+             if [ -d $path ]; then echo $path: $path/*; elif read line <$path; then echo $path: $line; \
+             else [ -e $path ] && echo $path closed; fi; (: >$path/new) && echo writable && rm $path/new; done 2>/dev/null; true"
+    );
+    let each = |access, paths: &[&str]| -> Vec<Rule> {
+        paths.iter().map(|path| Rule { path: (*path).into(), access }).collect()
+    };
+    let cases = [
+        (Net::Loopback, [each(Access::Ro, &system), each(Access::Ro, &[&dir, &link])].concat(), true),
+        (Net::Loopback, each(Access::Ro, &["/etc"]), true),
+        (Net::Loopback, each(Access::Ro, &accounts), true),
+        (Net::Loopback, each(Access::Hide, &accounts), true),
+        (Net::Loopback, each(Access::Hide, &["/etc/ssl", "/etc/localtime", "/sbin", &dir]), true),
+        (Net::Loopback, each(Access::Hide, &[&file]), true),
+        (Net::Loopback, each(Access::Hide, &["/etc"]), true),
+        (Net::Loopback, each(Access::Rw, &[&link]), true),
+        (Net::Loopback, each(Access::Tmpfs, &[&dir, &below, &link]), true),
+        (Net::Loopback, each(Access::Tmpfs, &["/etc"]), false),
+        (Net::Loopback, each(Access::Tmpfs, &["/etc/ssl"]), false),
+        (Net::Host, Vec::new(), true),
+        (Net::Host, each(Access::Hide, &["/etc/hosts"]), true),
+        (Net::Host, each(Access::Ro, &["/etc"]), true),
+    ];
+    for (net, rules, is_shown) in cases {
+        let asked = Policy { net, rules, ..policy(&script) };
+        let run = desk.launch(&asked)?;
+        if is_shown {
+            let usual = desk.launch(&Policy { mechanism: Choice::Namespaces, ..asked.clone() })?;
+            let [said, usual] = [&run, &usual].map(|run| String::from_utf8_lossy(&run.stdout).into_owned());
+            assert!(run.status.success(), "{asked:?}: {run:?}");
+            let differing = said.lines().zip(usual.lines()).find(|(one, other)| one != other);
+            assert!(said == usual, "{differing:?}: {:?}", asked.rules);
+        } else {
+            let failure = run.failure()?;
+            let is_named = failure.message.contains("the mechanism bubblewrap cannot");
+            assert!(is_named && failure.hint.is_some(), "{asked:?}: {failure}");
+        }
     }
     Ok(())
 }

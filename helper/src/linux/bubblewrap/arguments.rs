@@ -1,19 +1,20 @@
 //! The file view as arguments of bubblewrap, in order, each with its reason.
 
 use super::names::{AS_INIT, OWN_PROGRAM, PRIVATE};
-use super::{STEP, proc};
+use super::{STEP, proc, refuse};
 use crate::error::{Context, Hint, Result, failure};
 use crate::linux::identity::INNER_ID;
 use crate::linux::own_files::{DEVICE_LINKS, DEVICES, FORMATS, IDENTITY, SETTINGS, accounts};
 use crate::linux::proc_files::of_descriptor;
 use crate::linux::task::Task;
-use crate::linux::view::{Access, Entry, HOME, View};
+use crate::linux::view::{Access, Entry, HOME, View, lexically};
 use crate::linux::workdir::SCRATCH;
 use agentkit_protocol::{FailureKind, Net, ProcFiles, WorkDir};
 use nix::fcntl::{OFlag, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, access};
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -39,7 +40,7 @@ pub(super) struct Arguments {
 impl Arguments {
     /// Those for one jail. `channel` is init's.
     pub(super) fn of(task: &Task, view: &View, channel: BorrowedFd) -> Result<Self> {
-        let Options { text, mut files } = Options::of(task, view)?;
+        let Options { text, mut files, .. } = Options::of(task, view)?;
         let write = || -> io::Result<File> {
             let mut file = File::from(memfd_create(c"arguments", MFdFlags::MFD_CLOEXEC)?);
             file.write_all(&text)?;
@@ -69,6 +70,10 @@ impl Arguments {
 struct Options {
     text: Vec<u8>,
     files: Vec<OwnedFd>,
+    /// What stands in the jail's own root by now, with all that leads there. Bubblewrap makes nothing twice.
+    made: BTreeSet<PathBuf>,
+    /// Links to private directories, and where those are.
+    private: Vec<(PathBuf, PathBuf)>,
 }
 
 impl Options {
@@ -109,12 +114,31 @@ impl Options {
         Ok(())
     }
 
+    /// Something of this jail's is at `path` from here on.
+    fn mark(&mut self, path: &Path) {
+        let unknown = path.ancestors().take_while(|above| !self.made.contains(*above));
+        let unknown: Vec<_> = unknown.map(Path::to_path_buf).collect();
+        self.made.extend(unknown);
+    }
+
+    /// Unless something is there.
     fn link(&mut self, path: &Path, says: &Path) -> Result<()> {
+        if self.made.contains(path) {
+            return Ok(());
+        }
+        self.mark(path);
         self.add([OsStr::new("--symlink"), says.as_os_str(), path.as_os_str()])
+    }
+
+    /// Where a path leads by way of a link to a private directory.
+    fn real(&self, path: &Path) -> PathBuf {
+        let leads = |(link, place): &(PathBuf, PathBuf)| path.strip_prefix(link).map(|rest| place.join(rest));
+        self.private.iter().rev().find_map(|it| leads(it).ok()).unwrap_or_else(|| path.to_path_buf())
     }
 
     /// `how` is an option that takes a source and a place.
     fn bind(&mut self, how: &str, source: &Path, path: &Path) -> Result<()> {
+        self.mark(path);
         self.add([OsStr::new(how), source.as_os_str(), path.as_os_str()])
     }
 
@@ -126,10 +150,17 @@ impl Options {
         for (path, _) in &view.system.binds {
             self.bind("--ro-bind-try", path, path)?;
         }
-        for (path, text) in accounts() {
+        // With the host's network, some of these are the host's.
+        let accounts = accounts().map(|(path, text)| (Path::new(path), text));
+        for (path, text) in accounts {
+            if self.made.contains(path) {
+                continue;
+            }
             let (content, mut writer) = io::pipe().context(STEP, "pipe")?;
-            writer.write_all(text.as_bytes()).context(STEP, format_args!("write {path}"))?;
-            self.add(["--perms", "0644", "--file", &content.as_raw_fd().to_string(), path])?;
+            writer.write_all(text.as_bytes()).context(STEP, format_args!("write {path:?}"))?;
+            self.mark(path);
+            self.add(["--perms", "0644", "--file", &content.as_raw_fd().to_string()])?;
+            self.add([path])?;
             self.files.push(content.into());
         }
         for path in DEVICES.map(Path::new) {
@@ -189,7 +220,9 @@ impl Options {
     fn make_private_directory(&mut self, path: &Path, name: &str, mode: &str) -> Result<()> {
         let place = Path::new(PRIVATE).join(name);
         self.add([OsStr::new("--perms"), OsStr::new(mode), OsStr::new("--dir"), place.as_os_str()])?;
-        self.link(path, &from(path, &place))
+        self.link(path, &from(&self.real(path), &place))?;
+        self.private.push((path.to_path_buf(), place));
+        Ok(())
     }
 
     /// Parents come first, so that the longest path decides.
@@ -201,8 +234,9 @@ impl Options {
             match entry.access {
                 Access::ReadOnly | Access::Readable => self.bind("--ro-bind", source, path)?,
                 Access::Writable => self.bind("--bind", source, path)?,
+                Access::Private if self.made.contains(path) => return Err(refuse::tmpfs(path)),
                 Access::Private => self.make_private_directory(path, &number.to_string(), "0755")?,
-                Access::Hidden if !is_shown(view, path) => {}
+                Access::Hidden if !self.is_shown(view, path) => {}
                 Access::Hidden => {
                     let holds = |other: &Entry| other.path != *path && other.path.starts_with(path);
                     let mode = if view.entries.iter().any(holds) { "0111" } else { "0000" };
@@ -218,9 +252,20 @@ impl Options {
         }
         let is_new = |path: &Path| !view.entries.iter().any(|entry| path.starts_with(&entry.path));
         for (path, says) in view.spellings.iter().filter(|(path, _)| is_new(path) && !is_system(view, path)) {
-            self.link(path, says)?;
+            let stands_elsewhere = says.is_relative() && self.real(path) != *path;
+            let above = path.parent().unwrap_or(path);
+            self.link(path, &if stands_elsewhere { lexically(&above.join(says)) } else { says.clone() })?;
         }
         Ok(())
+    }
+
+    /// Whether the host's files, or the jail's own, are there.
+    fn is_shown(&self, view: &View, path: &Path) -> bool {
+        let by_entry = |it: &Entry| it.path != path && it.access.has_source() && path.starts_with(&it.path);
+        self.made.contains(path)
+            || is_system(view, path)
+            || view.entries.iter().any(by_entry)
+            || self.private.iter().any(|(private, _)| path.starts_with(private))
     }
 
     /// Something empty, of its own.
@@ -247,15 +292,6 @@ impl Options {
         self.files.push(own);
         Ok(())
     }
-}
-
-/// Whether the host's files, or private ones, are there.
-fn is_shown(view: &View, path: &Path) -> bool {
-    let by_entry =
-        view.entries.iter().any(|it| it.path != path && it.access.has_source() && path.starts_with(&it.path));
-    by_entry
-        || is_system(view, path)
-        || ["/tmp", "/dev/shm", HOME].iter().any(|private| path.starts_with(private))
 }
 
 fn is_system(view: &View, path: &Path) -> bool {

@@ -25,21 +25,33 @@ pub(super) fn find(view: &View, mounts: &MountTable) -> Result<PathBuf> {
     // By whichever name it is found.
     writable.extend(mounts.other_names(&writable));
     let is_in_reach = |real: &Path| writable.iter().any(|place| real.starts_with(place));
-    let mut passed_over = String::new();
+    let mut passed_over: Vec<(PathBuf, &str)> = Vec::new();
     for candidate in std::iter::once(PathBuf::from(USUAL)).chain(named) {
         let Ok(real) = candidate.canonicalize() else { continue };
         let why = if is_in_reach(&real) { Some(CHANGEABLE) } else { why_not(&real) };
         let Some(why) = why else { return Ok(real) };
-        passed_over.push_str(&format!("; {candidate:?} is not used, since {why}"));
+        // Once, by whichever names it can be had.
+        if !passed_over.iter().any(|(other, _)| *other == real) {
+            passed_over.push((real, why));
+        }
     }
+    let hint = match &passed_over[..] {
+        [] => INSTALL,
+        [(_, PRIVILEGED), ..] => UNPRIVILEGED,
+        _ => OWN,
+    };
+    let passed_over: String =
+        passed_over.iter().map(|(real, why)| format!("; {real:?} is not used, since {why}")).collect();
     let message = format!("there is no {NAME} to use, neither {USUAL} nor one in PATH{passed_over}");
-    let hint = if passed_over.is_empty() { INSTALL } else { OWN };
     Err(failure(FailureKind::Host, STEP, message)).hint(hint)
 }
 
 const INSTALL: &str = "install the distribution's package `bubblewrap`";
 const OWN: &str = "have one that root owns and nobody else may write, and so with all directories above it; in a user namespace \
     where root's files belong to nobody, none can be told to be so";
+const PRIVILEGED: &str = "it is set-user-id: a jail is to need no privilege";
+const UNPRIVILEGED: &str = "take the privilege away, which it does not need where user namespaces are allowed (chmod u-s), or have \
+    another one in PATH that root owns";
 const CHANGEABLE: &str = "somebody else than root could have changed it";
 
 /// Why it is not to be run. Everything above it counts as well. The path is a real one.
@@ -54,7 +66,7 @@ fn why_not(program: &Path) -> Option<&'static str> {
         Some("not everybody may execute it")
     } else if meta.mode() & WITH_PRIVILEGE != 0 {
         // It forgets with whom it is to die, and makes root's namespaces.
-        Some("it is set-user-id: a jail is to need no privilege")
+        Some(PRIVILEGED)
     } else {
         None
     }

@@ -7,6 +7,7 @@ use crate::linux::git::HOW_TO_DO_WITHOUT;
 use crate::linux::task::Task;
 use crate::linux::view::{Access, Entry, View};
 use agentkit_protocol::{Failure, FailureKind, WorkDir};
+use std::path::Path;
 
 const HINT: &str =
     "that takes the mechanism `namespaces`, and so a host where every program may make user namespaces";
@@ -63,11 +64,16 @@ fn entries(view: &View) -> Result<()> {
             return Err(cannot(&message)).hint(HINT);
         }
         if entry.access == Access::Private && path.ancestors().any(|above| view.system.shows(above)) {
-            return Err(cannot(&format!("put an empty directory at {path:?} (tmpfs)"))).hint(HINT);
+            return Err(tmpfs(path));
         }
         around.push(entry);
     }
     Ok(())
+}
+
+/// What stands in the jail's own root is made once, and never covered: that would not be bounded with the rest.
+pub(super) fn tmpfs(path: &Path) -> Failure {
+    Failure { hint: Some(HINT.to_owned()), ..cannot(&format!("put an empty directory at {path:?} (tmpfs)")) }
 }
 
 fn cannot(what: &str) -> Failure {

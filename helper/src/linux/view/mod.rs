@@ -23,6 +23,8 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "bubblewrap")]
+pub(crate) use system::lexically;
 pub(crate) use system::{System, is_system};
 
 const STEP: &str = "view";

@@ -185,7 +185,7 @@ fn outside(root: &Path, path: &Path) -> PathBuf {
 }
 
 /// An absolute path without `.` and `..`, by its text alone.
-fn lexically(path: &Path) -> PathBuf {
+pub(crate) fn lexically(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
         match component {
