@@ -1,10 +1,11 @@
 //! Sends the report and chooses the exit code.
 
+use crate::error::of_each;
 use crate::patient::Patient;
 use crate::{NAME, exit_code};
 use agentkit_protocol::{
-    Capabilities, Changes, Committed, Ended, EndedBy, Event, FailureKind, Limit, PassedOver, Probe,
-    Quarantined, Started, frame,
+    Capabilities, Changes, Committed, Ended, EndedBy, Event, Failure, FailureKind, Limit, Probe, Quarantined,
+    Started, frame,
 };
 use nix::sys::signal::{SigSet, Signal};
 use std::fs::File;
@@ -119,20 +120,15 @@ impl Script {
     }
 }
 
-/// That the jail was not the best there is must not pass unnoticed.
+/// That the jail was not the best there is must not pass unnoticed. What to do about it takes more than a line.
 fn lesser_mechanism(started: &Started) -> Option<String> {
     let failures = started.passed_over.iter();
-    let each: Vec<_> = failures
-        .map(|PassedOver { mechanism, failure }| {
-            format!("{mechanism} ({}: {})", failure.step, failure.message)
-        })
-        .collect();
+    let failures: Vec<_> =
+        failures.map(|it| (it.mechanism, Failure { hint: None, ..it.failure.clone() })).collect();
+    let each = of_each(failures.iter().map(|(mechanism, failure)| (*mechanism, failure)));
     let used = started.mechanism;
-    (!each.is_empty()).then(|| {
-        format!(
-            "ran under {used}, which confines less, since this host refused {}: --probe says what to do about it",
-            each.join("; ")
-        )
+    (!failures.is_empty()).then(|| {
+        format!("ran under {used}, which confines less, since this host refused {each}; --probe says what to do about it")
     })
 }
 

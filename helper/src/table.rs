@@ -1,5 +1,6 @@
 //! What a host enforces, as a table for people: a column for each mechanism, and below what is short of full, and why.
 
+use crate::error::without_step;
 use agentkit_protocol::{Capabilities, Control, Level, Mechanism, Probe};
 use std::fmt::Write;
 
@@ -17,7 +18,8 @@ pub(crate) fn of(probe: &Probe) -> String {
     };
     for (mechanism, capabilities) in &probe.each {
         if let Some(failure) = &capabilities.failure {
-            let _ = writeln!(text, "{mechanism} does not work here: {failure}");
+            let _ =
+                writeln!(text, "{mechanism} does not work here: {}", without_step(mechanism.name(), failure));
         }
     }
     let working: Vec<_> = probe.each.iter().filter(|(_, it)| it.mechanism.is_some()).collect();

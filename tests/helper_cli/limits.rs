@@ -4,7 +4,7 @@ use super::judge::text;
 use crate::jail::desk::{Desk, json};
 use crate::support::Stop;
 use crate::tests;
-use agentkit_protocol::{Bytes, EndedBy, Limit, Policy, WorkDir};
+use agentkit_protocol::{Bytes, EndedBy, Limit, Policy, Probe, WorkDir};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::Path;
@@ -14,6 +14,7 @@ tests![
     a_process_limit_is_named,
     a_processor_limit_is_named,
     the_launchers_own_limits_are_named,
+    the_smallest_limit_of_open_files_binds_the_command_alone,
     other_processes_of_the_launcher_do_not_count,
     node_starts_within_512_megabytes,
     java_starts_within_512_megabytes,
@@ -82,6 +83,26 @@ fn the_launchers_own_limits_are_named() -> Result<(), Stop> {
     assert_eq!(state.rlimits["nofile"], 100);
     let own = [("as", 4_000_000 << 10), ("nofile", 100), ("nproc", 5000), ("stack", 4 << 20)];
     assert_eq!(state.launchers_limits, own.map(|(name, value)| (name.to_owned(), value)).into());
+    Ok(())
+}
+
+/// What sets it up opens more, and what it tries must not fail for want of a descriptor.
+fn the_smallest_limit_of_open_files_binds_the_command_alone() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let probe: Probe = serde_json::from_slice(&desk.call(&["--probe", "--json"], b"")?.stdout)?;
+    for (mechanism, _) in probe.each.iter().filter(|(_, it)| it.mechanism.is_some()) {
+        let mut policy = Policy::new(["/bin/sh", "-c", "ulimit -Sn; ulimit -Hn"]);
+        (policy.limits.open_files, policy.mechanism) = (5, (*mechanism).into());
+        let run = desk.launch(&policy)?;
+        assert_eq!(
+            (run.status.code(), text(&run.stdout)),
+            (Some(0), "5\n5\n".to_owned()),
+            "{mechanism}: {run:?}"
+        );
+        let started = run.started()?;
+        assert_eq!(started.read_back.rlimits["nofile"], 5);
+        assert_eq!(started.capabilities, probe.each[mechanism], "{mechanism}");
+    }
     Ok(())
 }
 

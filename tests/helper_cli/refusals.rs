@@ -192,7 +192,7 @@ fn too_many_rules_for_the_launchers_descriptors() -> Result<(), Stop> {
         fs::write(&path, "")?;
         Ok(Rule { path: Bytes::from(path), access: Access::Ro })
     };
-    let rules = (0..100).map(rule).collect::<Result<_, _>>()?;
+    let rules = (0..200).map(rule).collect::<Result<_, _>>()?;
     let script = "ulimit -n 200; exec setpriv --bounding-set -sys_resource \"$@\"";
     let before = ["sh", "-c", script, "sh"].map(str::to_owned);
     let policy = Policy { rules, mechanism: Choice::Namespaces, ..desk.tracer() };

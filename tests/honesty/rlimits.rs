@@ -253,7 +253,10 @@ fn what_it_cannot_keep_is_refused_by_name() -> Result<(), Stop> {
     };
     for (access, what) in [(Access::Ro, "written (ro)"), (Access::Hide, "hide"), (Access::Tmpfs, "(tmpfs)")] {
         let rules = vec![Rule { path: Bytes::from(desk.path("outputs")), access }];
-        refused(&Policy { rules, ..policy("echo ran") }, what)?;
+        let asked = Policy { rules, ..policy("echo ran") };
+        refused(&asked, what)?;
+        let hint = desk.launch(&asked)?.failure()?.hint.unwrap_or_default();
+        assert!(hint.contains("`landlock`"), "{hint}");
     }
     let rules = vec![Rule { path: work.clone(), access: Access::Ro }];
     refused(&Policy { rules, ..bound.clone() }, "written (ro)")?;
@@ -267,6 +270,7 @@ fn what_it_cannot_keep_is_refused_by_name() -> Result<(), Stop> {
     }
     fs::write(desk.path("work/.git/HEAD"), "ref: refs/heads/x\n")?;
     refused(&bound, "git")?;
+    assert!(desk.launch(&bound)?.failure()?.hint.is_some_and(|hint| hint.contains("--git off")));
     // What it can keep is what there is to it: a directory of the host's, written as its owner.
     let own = Policy { git: GitNames::Off, workdir: WorkDir::Bind(work), ..policy("pwd; echo x >made") };
     let run = desk.launch(&own)?;

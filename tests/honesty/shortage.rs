@@ -5,9 +5,10 @@ use crate::jail::desk::{Desk, json};
 use crate::jail::stage::helper;
 use crate::support::outside::Snapshot;
 use crate::support::{Stop, need::need};
-use agentkit_protocol::{Capabilities, Choice, Commit, Control, Event, Policy, WorkDir};
+use agentkit_protocol::{Bytes, Capabilities, Choice, Commit, Control, Event, Policy, Probe, WorkDir};
 use serde::Deserialize;
 use serde_json::json as object;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -216,6 +217,51 @@ pub(crate) fn launchers_with_less_than_a_launch_needs() -> Result<(), Stop> {
     }
     assert_eq!(before.added()?, Vec::<String>::new());
     Ok(())
+}
+
+/// With what `ulimit -n` allows, a run gets the mechanism that it would have had anyway or fails, and so does a probe.
+pub(crate) fn few_descriptors_lead_to_no_lesser_mechanism() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    let policy =
+        json(&Policy { env: BTreeMap::from([path()]), ..Policy::new(["/bin/sh", "-c", "echo ran"]) })?;
+    let best = |before: &[String]| -> Result<Capabilities, Stop> {
+        Ok(serde_json::from_slice::<Probe>(&desk.call_under(before, &["--probe", "--json"], b"")?.stdout)?
+            .best)
+    };
+    let usual = best(&[])?.mechanism;
+    let (mut refused, mut ran) = (0, 0);
+    for files in [7, 12, 18, 22, 23, 24, 25, 26, 28, 32, 48, 80] {
+        // Root in a container has not the capability either that would raise it.
+        let lower = format!("ulimit -n {files}; exec \"$@\"");
+        let unable = need("root")
+            .map_or(&[][..], |()| &["setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource"]);
+        let before = [&["env", "PATH=/usr/bin:/bin"], unable, &["sh", "-c", &lower, "sh"]].concat();
+        let before: Vec<_> = before.into_iter().map(str::to_owned).collect();
+        let run = desk.call_under(&before, &[], &policy)?;
+        let (said, told) = (String::from_utf8_lossy(&run.stderr).into_owned(), best(&before)?);
+        if run.status.code() == Some(0) {
+            // A lesser one would be told.
+            assert_eq!((&run.stdout[..], &*said, told.mechanism), (&b"ran\n"[..], "", usual), "{files}");
+            ran += 1;
+        } else {
+            assert_eq!(
+                (run.status.code(), run.stdout.len(), told.mechanism),
+                (Some(125), 0, None),
+                "{files}: {run:?}"
+            );
+            let hint = told.failure.and_then(|failure| failure.hint).unwrap_or_default();
+            assert!(said.contains("ulimit -n") && hint.contains("ulimit -n"), "{files}: {said}");
+            assert!(!said.contains("may have run"), "{files}: {said}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 3 && ran > 3, "{refused} {ran}");
+    Ok(())
+}
+
+/// Where nothing of an installation in a home is shown for it.
+fn path() -> (String, Bytes) {
+    ("PATH".to_owned(), "/usr/bin:/bin".into())
 }
 
 /// What the helper writes into the jail's own files counts too.

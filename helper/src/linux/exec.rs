@@ -25,6 +25,8 @@ const STEP: &str = "exec";
 const FIRST_AFTER_STREAMS: i32 = 3;
 const ONE_LISTENER: &str = "the kernel allows one listener: if something around this process has one already, as some \
     jails and containers do, forks cannot be watched (watch.forks)";
+const OUT_OF_REACH: &str = "the way to it is closed to the jail's user: the policy hides it, or root launches, whose jail is \
+    another user's; then name a program that everybody can execute, such as /usr/bin/python3, or start it as an ordinary user";
 /// Where policies find the private directory for temporary files.
 pub(crate) const TEMPORARY: &str = "/tmp";
 
@@ -69,6 +71,7 @@ pub(crate) struct Command<'a> {
     directory: PathBuf,
     streams: Streams<'a>,
     topics: Topics,
+    open_files: u64,
 }
 
 impl<'a> Command<'a> {
@@ -91,7 +94,8 @@ impl<'a> Command<'a> {
         let env =
             environment(plan, program, places, &streams).into_iter().map(c_string).collect::<Result<_>>()?;
         let directory = places.directory.to_path_buf();
-        Ok(Command { path, argv, env, directory, streams, topics })
+        let open_files = plan.limits.open_files;
+        Ok(Command { path, argv, env, directory, streams, topics, open_files })
     }
 
     /// Starts the command. `confine` is what is left to be done in its own
@@ -140,7 +144,7 @@ impl<'a> Command<'a> {
                     .context(STEP, "pass on whom the filter asks")?;
             }
         }
-        limits::settle().context(STEP, "setrlimit RLIMIT_NOFILE")?;
+        limits::settle(self.open_files).context(STEP, "setrlimit RLIMIT_NOFILE")?;
         let closed =
             if Layer::Descriptors.is_off() { Ok(()) } else { sys::close_on_exec(FIRST_AFTER_STREAMS) };
         closed.context(STEP, "close_range")?;
@@ -183,6 +187,7 @@ impl<'a> Command<'a> {
                  #!/bin/sh"
                     .to_owned(),
             ),
+            libc::EACCES if self.is_out_of_reach() => Some(OUT_OF_REACH.to_owned()),
             libc::EACCES => {
                 Some("it is not readable and executable for the jail's user, or is not in the jail's view".to_owned())
             }
@@ -190,6 +195,12 @@ impl<'a> Command<'a> {
         };
         let message = format!("execute {:?} in {:?}: {}", self.path, self.directory, error.desc());
         agentkit_protocol::Failure { errno: Some(errno), hint, ..failure(kind, STEP, message) }
+    }
+
+    /// Whether the way to it is closed to this user.
+    fn is_out_of_reach(&self) -> bool {
+        let path = self.directory.join(OsStr::from_bytes(self.path.to_bytes()));
+        path.symlink_metadata().is_err_and(|error| error.raw_os_error() == Some(libc::EACCES))
     }
 
     fn what_is_missing(&self) -> String {

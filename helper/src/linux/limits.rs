@@ -57,7 +57,7 @@ fn table(limits: &Limits, others: u64) -> [Row; 11] {
     ]
 }
 
-/// Sets every limit, soft and hard, in one call each, but for what [`settle`] is left to do. Returns the launcher's own
+/// Sets every limit, soft and hard, in one call each, but for that of open files, see [`settle`]. Returns the launcher's own
 /// limits that bind too.
 pub(crate) fn apply(limits: &Limits, others: u64) -> Result<BTreeMap<String, u64>> {
     let mut launchers = BTreeMap::new();
@@ -65,8 +65,16 @@ pub(crate) fn apply(limits: &Limits, others: u64) -> Result<BTreeMap<String, u64
         return Ok(launchers);
     }
     for row in table(limits, others) {
+        if row.resource == Resource::RLIMIT_NOFILE {
+            let allowed = open_files(row.value).map_err(io::Error::from);
+            let allowed = allowed.context(STEP, "getrlimit RLIMIT_NOFILE")?;
+            if allowed < row.value {
+                launchers.insert(row.name.to_owned(), allowed);
+            }
+            continue;
+        }
         let what = || format!("prlimit {} to {}", row.name, row.value);
-        let ceiling = ceiling(&row).map_err(io::Error::from).context(STEP, what())?;
+        let ceiling = ceiling(&row);
         let before = match sys::replace_limit(row.resource as _, row.value, ceiling) {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
                 let (soft, hard) = getrlimit(row.resource).map_err(io::Error::from).context(STEP, what())?;
@@ -91,23 +99,28 @@ pub(crate) fn apply(limits: &Limits, others: u64) -> Result<BTreeMap<String, u64
 }
 
 /// The hard limit.
-fn ceiling(row: &Row) -> nix::Result<rlim_t> {
-    Ok(match row.resource {
+fn ceiling(row: &Row) -> rlim_t {
+    match row.resource {
         // The kernel sends SIGXCPU at the soft limit and kills at the hard one: a second lets a handler say goodbye.
         Resource::RLIMIT_CPU => row.value.saturating_add(1),
-        // Init has yet to send descriptors, see `with_all_files`; for the command, `settle` makes it that of the soft one.
-        Resource::RLIMIT_NOFILE => row.value.max(getrlimit(row.resource)?.1),
         _ => row.value,
-    })
+    }
 }
 
-/// Whoever becomes the command may not raise its limit of open files any more.
-pub(crate) fn settle() -> io::Result<()> {
+/// The last limit to come into force, on whoever becomes the command: what sets it up opens files, and what it tries must
+/// not fail for want of a descriptor.
+pub(crate) fn settle(wanted: u64) -> io::Result<()> {
     if Layer::Rlimits.is_off() {
         return Ok(());
     }
-    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    Ok(setrlimit(Resource::RLIMIT_NOFILE, soft, soft)?)
+    let allowed = open_files(wanted)?;
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, allowed, allowed)?)
+}
+
+/// How many files the command may open, if so many are wanted.
+fn open_files(wanted: u64) -> nix::Result<rlim_t> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(if Layer::Rlimits.is_off() { soft } else { wanted.min(hard) })
 }
 
 /// Does what the kernel allows for as long as the user has no more descriptors on their way through sockets than this
@@ -140,7 +153,7 @@ fn may_fork_at_its_limit() -> bool {
     }
 }
 
-/// The soft limits in force, asked of the kernel.
+/// The soft limits in force, asked of the kernel; that of open files as [`settle`] leaves it, or nothing is executed.
 pub(crate) struct InForce {
     /// Those of the policy.
     pub(crate) own: BTreeMap<String, u64>,
@@ -157,7 +170,13 @@ impl InForce {
                 .ok_or_else(|| io::Error::other("it is not there"))
                 .context(STEP, format_args!("{label:?} of /proc/self/limits"))
         };
-        let rows = table(limits, 0).into_iter().map(|row| Ok((row.name.to_owned(), value(row.label)?)));
+        let read = |row: &Row| match row.resource {
+            Resource::RLIMIT_NOFILE => {
+                open_files(row.value).map_err(io::Error::from).context(STEP, "getrlimit RLIMIT_NOFILE")
+            }
+            _ => value(row.label),
+        };
+        let rows = table(limits, 0).into_iter().map(|row| Ok((row.name.to_owned(), read(&row)?)));
         let own = rows.collect::<Result<_>>()?;
         let mut launchers = BTreeMap::new();
         for (name, label, usual) in UNTOUCHED {
@@ -190,7 +209,9 @@ mod tests {
         for (name, value) in own {
             let resource =
                 table(&Limits::default(), 0).into_iter().find(|row| row.name == name).unwrap().resource;
-            assert_eq!(value, getrlimit(resource).unwrap().0, "{name}");
+            let (soft, hard) = getrlimit(resource).unwrap();
+            let is_last = resource == Resource::RLIMIT_NOFILE;
+            assert_eq!(value, if is_last { hard.min(Limits::default().open_files) } else { soft }, "{name}");
         }
         let stack = getrlimit(Resource::RLIMIT_STACK).unwrap().0;
         assert_eq!(launchers.get("stack").copied(), Some(stack).filter(|stack| *stack < 8 << 20));

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "bubblewrap")]
 use super::bubblewrap;
+use super::descriptors;
 use super::identity::Identity;
 use super::jail::Jail;
 #[cfg(feature = "landlock")]
@@ -17,7 +18,7 @@ use super::view::{Found, View};
 #[cfg(feature = "rlimits")]
 use super::without_namespaces;
 use super::workdir::WorkPath;
-use crate::error::{Result, failure};
+use crate::error::{Result, failure, of_each};
 use crate::validate::Plan;
 use agentkit_protocol::{Choice, Ended, Failure, FailureKind, Mechanism, PassedOver, Started};
 use nix::libc;
@@ -49,6 +50,7 @@ pub(crate) fn run(
     mut on_start: impl FnMut(Started),
 ) -> Result<Ended> {
     let mut choice = Candidates::of(plan.mechanism)?;
+    descriptors::make_room(descriptors::of(choice.first)).map_err(with_hint)?;
     let prepared = task::prepare(plan, workdir, rules, program, command, |view, identity, guarded| {
         while let Err(failure) = open_as_root(choice.first, view, identity, guarded) {
             choice.pass_over(failure)?;
@@ -65,12 +67,13 @@ pub(crate) fn run(
         match run {
             Ok(ended) => return Ok(ended),
             Err(Failed::BeforeStart(failure)) => choice.pass_over(failure)?,
-            Err(Failed::Finally(failure)) => return Err(failure),
+            Err(Failed::Finally(failure)) => return Err(with_hint(failure)),
         }
     }
 }
 
 fn open_as_root(mechanism: Mechanism, view: &mut View, identity: &Identity, guarded: bool) -> Result<()> {
+    descriptors::make_room(descriptors::of(mechanism).saturating_add(view.descriptors(guarded)))?;
     match mechanism {
         #[cfg(feature = "namespaces")]
         Mechanism::Namespaces => view.open_as_root(identity, guarded),
@@ -79,7 +82,7 @@ fn open_as_root(mechanism: Mechanism, view: &mut View, identity: &Identity, guar
         #[cfg(feature = "landlock")]
         Mechanism::Landlock => landlock::open_as_root(view, identity, guarded),
         #[cfg(feature = "rlimits")]
-        Mechanism::Rlimits => without_namespaces::open_as_root(view, identity, guarded),
+        Mechanism::Rlimits => without_namespaces::open_as_root(view, identity, guarded, mechanism),
         _ => Err(not_built(mechanism)),
     }
 }
@@ -91,6 +94,7 @@ fn enter(
     #[cfg_attr(not(feature = "bubblewrap"), expect(unused, reason = "the others are set up in no time"))]
     lifeline: Option<&OwnedFd>,
 ) -> Result<Jail> {
+    descriptors::make_room(descriptors::of(mechanism))?;
     match mechanism {
         #[cfg(feature = "namespaces")]
         Mechanism::Namespaces => namespaces::enter(task, entrance),
@@ -186,11 +190,10 @@ pub(super) fn of_all(mut all: Vec<(Mechanism, Failure)>) -> Failure {
         return all.swap_remove(all.len().saturating_sub(1)).1;
     }
     let kind = if last.kind == FailureKind::Policy { FailureKind::Host } else { last.kind };
-    let each: Vec<String> =
-        all.iter().map(|(mechanism, failure)| format!("{mechanism}: {failure}")).collect();
+    let each = of_each(all.iter().map(|(mechanism, failure)| (*mechanism, failure)));
     // The best one's: if that worked, nothing else would be needed.
     let errno = all.first().and_then(|(_, best)| best.errno);
-    Failure { errno, ..failure(kind, STEP, format_args!("no mechanism works here: {}", each.join("; "))) }
+    Failure { errno, ..failure(kind, STEP, format_args!("no mechanism works here: {each}")) }
 }
 
 #[cfg(all(test, feature = "namespaces", feature = "landlock"))]
@@ -252,7 +255,7 @@ mod tests {
         };
         let failure = after(FailureKind::Host);
         assert_eq!((failure.kind, failure.errno), (FailureKind::Host, Some(7)));
-        for part in ["namespaces: step: first (do this)", "landlock: step: second (do this)"] {
+        for part in ["here: namespaces", ": step: first (do this); ", "landlock: step: second (do this)"] {
             assert!(failure.message.contains(part), "{failure}");
         }
         assert_eq!(after(FailureKind::Required).kind, FailureKind::Required);

@@ -128,15 +128,15 @@ fn receive_now<M: DeserializeOwned>(channel: BorrowedFd) -> io::Result<Option<(M
     let mut parts = [IoSliceMut::new(&mut bytes)];
     let received =
         recvmsg::<()>(channel.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
+    // The kernel leaves out those that this process has no room for.
+    if received.flags.contains(MsgFlags::MSG_CTRUNC) {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
+    }
     let mut descriptors = Vec::new();
     for control in received.cmsgs()? {
         if let ControlMessageOwned::ScmRights(numbers) = control {
             descriptors.extend(numbers.into_iter().map(sys::adopt));
         }
-    }
-    // The kernel leaves out those that this process has no room for.
-    if received.flags.contains(MsgFlags::MSG_CTRUNC) {
-        return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     let length = received.bytes;
     bytes.truncate(length);

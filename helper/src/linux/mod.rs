@@ -22,6 +22,7 @@ mod bubblewrap;
 mod cgroup;
 mod claims;
 mod cpu;
+mod descriptors;
 mod disk;
 #[cfg(with_namespaces)]
 mod enclosed;

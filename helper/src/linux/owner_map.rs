@@ -2,7 +2,7 @@
 
 use super::identity::Identity;
 use super::sys::{self, Forked};
-use crate::error::{Context, Hint, NO_USER_NAMESPACES, Result};
+use crate::error::{Context, Hint, NO_USER_NAMESPACES, NONE_FOR_ROOT, Result};
 use nix::libc;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -50,7 +50,7 @@ impl OwnerMapping {
         let (parked, release) = std::io::pipe().context(STEP, "pipe")?;
         match sys::clone_process(libc::CLONE_NEWUSER)
             .context(STEP, "clone3 with a user namespace for id maps")
-            .hint(NO_USER_NAMESPACES)?
+            .hint(&format!("{NO_USER_NAMESPACES}. {NONE_FOR_ROOT}"))?
         {
             Forked::Child => {
                 drop(release);

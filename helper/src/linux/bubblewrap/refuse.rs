@@ -37,7 +37,8 @@ pub(super) fn what_it_cannot(task: &Task, view: &View) -> Result<()> {
 /// Root's other uid cannot use what is its owner's unless it was opened before, and nothing of the user's ever changes
 /// hands.
 fn owners(view: &View) -> Result<()> {
-    match view.entries.iter().find(|entry| entry.access.is_owned() && entry.stands_at().is_none()) {
+    let mut owned = view.entries.iter().filter(|it| it.access.is_owned() && it.stands_at().is_none());
+    match owned.find(|entry| entry.access.is_writable() || !entry.can_be_read()) {
         None => Ok(()),
         Some(entry) => Err(cannot(&format!("give {:?} to the user that root becomes", entry.path))).hint(
             "start it as the owner of the directory, use a scratch work dir, or name this mechanism (--mechanism bubblewrap)",

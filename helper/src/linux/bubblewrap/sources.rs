@@ -7,7 +7,7 @@ use crate::linux::identity::Identity;
 use crate::linux::mount_table::keep_apart;
 use crate::linux::resolve::open_real;
 use crate::linux::task::Task;
-use crate::linux::view::View;
+use crate::linux::view::{Entry, View};
 use agentkit_protocol::FailureKind;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -22,7 +22,7 @@ const PLACES: [&str; 3] = ["/mnt", "/media", "/srv"];
 /// Opens it, and mounts it where that user can reach it.
 pub(crate) fn open_as_root(view: &mut View, identity: &Identity, guarded: bool) -> Result<()> {
     view.open_as_root(identity, guarded)?;
-    if !view.entries.iter().any(|entry| entry.access.has_source()) {
+    if !view.entries.iter().any(Entry::is_open) {
         return Ok(());
     }
     let is_free = |place: &&str| {
@@ -39,7 +39,7 @@ pub(crate) fn open_as_root(view: &mut View, identity: &Identity, guarded: bool) 
     mount(Some("tmpfs"), place, Some("tmpfs"), flags, Some("mode=0755"))
         .map_err(io::Error::from)
         .context(STEP, format_args!("mount tmpfs at {place:?}"))?;
-    for (number, entry) in view.entries.iter_mut().filter(|entry| entry.access.has_source()).enumerate() {
+    for (number, entry) in view.entries.iter_mut().filter(|entry| entry.is_open()).enumerate() {
         let target = place.join(number.to_string());
         let made = match entry.is_dir() {
             true => mkdir(&target, Mode::S_IRWXU),

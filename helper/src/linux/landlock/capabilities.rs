@@ -77,7 +77,7 @@ fn filesystem(domain: &Domain, holds: bool) -> Level {
     };
     Level::Partial(format!(
         "of what is not shown nothing can be opened or changed, but whoever knows or guesses a path learns what stat(2) \
-         says of it (that it exists, size, owner, times), where a link leads, and its extended attributes.{emptied}"
+         says of it (that it exists, size, owner, times), where a link leads, and its extended attributes{emptied}"
     ))
 }
 

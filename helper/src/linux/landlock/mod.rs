@@ -36,7 +36,7 @@ fn version() -> Result<u32> {
 /// See [`without_namespaces::open_as_root`].
 pub(crate) fn open_as_root(view: &mut View, identity: &Identity, guarded: bool) -> Result<()> {
     version()?;
-    without_namespaces::open_as_root(view, identity, guarded)
+    without_namespaces::open_as_root(view, identity, guarded, Mechanism::Landlock)
 }
 
 /// See [`without_namespaces::enter`].

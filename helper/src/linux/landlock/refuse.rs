@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::linux::message::Outside;
 use crate::linux::task::Task;
 use crate::linux::view::{Access, Entry, View};
-use crate::linux::without_namespaces::{self, what_takes_namespaces};
+use crate::linux::without_namespaces::{self, HINT, what_takes_namespaces};
 use agentkit_protocol::{Failure, Mechanism};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -54,7 +54,7 @@ fn processes_of_the_host(view: &View, outside: &Outside) -> Result<()> {
 }
 
 fn cannot(what: &str) -> Failure {
-    without_namespaces::cannot(Mechanism::Landlock, what)
+    Failure { hint: Some(HINT.to_owned()), ..without_namespaces::cannot(Mechanism::Landlock, what) }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod mounts;
 mod network;
 pub(super) mod root;
 
-use crate::error::{Context, Hint, NO_USER_NAMESPACES, Result};
+use crate::error::{Context, Hint, NO_USER_NAMESPACES, NONE_FOR_ROOT, Result};
 use crate::linux::enclosed::{self, Gap};
 use crate::linux::jail::{HeldBy, Jail};
 use crate::linux::layers::Layer;
@@ -39,7 +39,11 @@ pub(crate) fn enter(task: &Task<'_>, entrance: &mut Entrance) -> Result<Jail> {
     let (ours, theirs) = message::channel()?;
     let flags = ALL.into_iter().filter(|(_, layer)| !layer.is_some_and(Layer::is_off));
     let flags = flags.fold(0, |all, (flag, _)| all | flag);
-    match sys::clone_process(flags).context(STEP, "clone3 with new namespaces").hint(NO_USER_NAMESPACES)? {
+    let hint = match task.identity.gives_up_root() {
+        true => &format!("{NO_USER_NAMESPACES}. {NONE_FOR_ROOT}"),
+        false => NO_USER_NAMESPACES,
+    };
+    match sys::clone_process(flags).context(STEP, "clone3 with new namespaces").hint(hint)? {
         Forked::Child => {
             drop(ours);
             init::main(task, entrance, theirs)

@@ -4,13 +4,17 @@ use crate::error::{Context, Hint, Result};
 use crate::linux::owner_map::OwnerMaps;
 use crate::linux::resolve::{open_real, replaced};
 use crate::linux::sys;
-use agentkit_protocol::Commit;
+use agentkit_protocol::{Commit, Failure};
 use nix::libc;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 const STEP: &str = "view";
+/// Of a directory: to list it, and to enter it.
+const OTHERS_READ: u32 = libc::S_IROTH | libc::S_IXOTH;
+const OUT_OF_REACH: &str = "the launcher must be able to reach it, and where root launches so must the user that root becomes: \
+    let everybody through the directories above it, or start it as an ordinary user who can reach it";
 
 /// What can be done there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +82,7 @@ pub(crate) struct Entry {
     /// Device and inode that it had when its path was judged.
     identity: (u64, u64),
     opened: Option<OwnedFd>,
+    is_mapped: bool,
     /// A second one for whoever looks at it from outside while root's jail is in the first.
     outside: Option<OwnedFd>,
     /// Where its mount stands outside too.
@@ -95,6 +100,7 @@ impl Entry {
             is_one_mount: false,
             identity,
             opened: None,
+            is_mapped: false,
             outside: None,
             #[cfg(any(feature = "bubblewrap", without_namespaces))]
             stands_at: None,
@@ -116,14 +122,28 @@ impl Entry {
         self.identity
     }
 
-    /// See [`super::View::open_as_root`].
+    /// See [`super::View::descriptors`].
+    pub(super) fn descriptors(&self, guarded: bool) -> u64 {
+        let opened = [self.access.has_source(), guarded && self.is_guarded()];
+        opened.into_iter().fold(0, |sum: u64, is_opened| sum.saturating_add(u64::from(is_opened)))
+    }
+
+    /// See [`super::View::open_as_root`]. What is only to be read can do without what this takes: then the jail's user finds
+    /// it by its name, as an ordinary launcher's does, or reads what others may.
     pub(crate) fn open_as_root(&mut self, owners: &mut OwnerMaps, guarded: bool) -> Result<()> {
         if !self.access.has_source() {
             return Ok(());
         }
-        let mount = self.open()?;
+        let mount = match self.open() {
+            Err(failure) if failure.errno == Some(libc::EPERM) && self.is_found_by_name() => return Ok(()),
+            opened => opened?,
+        };
         if self.access.is_owned() {
-            owners.map(&mount, &self.path)?;
+            match owners.map(&mount, &self.path) {
+                Err(failure)
+                    if !self.access.is_writable() && is_refusal(&failure) && others_may_read(&mount) => {}
+                mapped => mapped.map(|()| self.is_mapped = true)?,
+            }
         }
         self.opened = Some(mount);
         if guarded && self.is_guarded() {
@@ -132,6 +152,32 @@ impl Entry {
             self.outside = Some(outside);
         }
         Ok(())
+    }
+
+    /// Whether it is of use without having been opened by root.
+    fn is_found_by_name(&self) -> bool {
+        match self.access {
+            Access::Readable => self.look_up().is_ok_and(|place| others_may_read(&place)),
+            access => !access.is_writable(),
+        }
+    }
+
+    /// Whether root has opened it ahead.
+    #[cfg(feature = "bubblewrap")]
+    pub(crate) fn is_open(&self) -> bool {
+        self.opened.is_some()
+    }
+
+    /// Whether the jail's user stands for its owner.
+    #[cfg(without_namespaces)]
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.is_mapped
+    }
+
+    /// Whether this process can read the directory, by its name.
+    #[cfg(any(feature = "bubblewrap", without_namespaces))]
+    pub(crate) fn can_be_read(&self) -> bool {
+        std::fs::read_dir(&self.path).is_ok()
     }
 
     /// Whether the command can make things in it by which programs outside are misled.
@@ -179,9 +225,7 @@ impl Entry {
     fn look_up(&self) -> Result<OwnedFd> {
         match open_real(&self.path) {
             Err(error) if error.raw_os_error() == Some(libc::ELOOP) => Err(replaced(&self.path)),
-            result => result
-                .context(STEP, format_args!("open {:?}", self.path))
-                .hint("the launcher must be able to reach it"),
+            result => result.context(STEP, format_args!("open {:?}", self.path)).hint(OUT_OF_REACH),
         }
     }
 
@@ -208,6 +252,16 @@ impl Entry {
         }
         Err(replaced(&self.path))
     }
+}
+
+/// Whether the host does not let this launcher map owners, and no lack of something that is there at other times.
+fn is_refusal(failure: &Failure) -> bool {
+    let refusals = [libc::EPERM, libc::EINVAL, libc::ENOSYS, libc::ENOSPC, libc::EOPNOTSUPP, libc::EACCES];
+    failure.errno.is_some_and(|errno| refusals.contains(&errno))
+}
+
+fn others_may_read(directory: &OwnedFd) -> bool {
+    nix::sys::stat::fstat(directory).is_ok_and(|stat| stat.st_mode & OTHERS_READ == OTHERS_READ)
 }
 
 /// The `MOUNT_ATTR_*` of whatever a policy adds to the view.

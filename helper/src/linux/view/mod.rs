@@ -10,12 +10,11 @@ use super::mount_table::MountTable;
 use super::owner_map::OwnerMaps;
 use super::resolve::{open_real, replaced};
 use super::workdir::WorkPath;
-use crate::error::{Context, Hint, Result, policy};
+use crate::error::{Context, Result, policy};
 use agentkit_protocol::{Bytes, Net};
 pub(crate) use entry::{Access, Entry, Kind, restrictions};
 use nix::fcntl::readlinkat;
 use nix::libc;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::fstat;
 pub(crate) use rules::{Found, find_all, writable};
 use std::collections::BTreeMap;
@@ -31,8 +30,6 @@ const STEP: &str = "view";
 
 /// The private home.
 pub(crate) const HOME: &str = "/home/jail";
-/// Descriptors of a launcher beside one for each entry.
-const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Everything that is shown of the host.
 #[derive(Debug)]
@@ -88,10 +85,13 @@ impl View {
     /// Opens what a root launcher shows while it still is root: the user that it becomes can neither traverse root's
     /// directories nor map the owner of a writable one.
     pub(crate) fn open_as_root(&mut self, identity: &Identity, guarded: bool) -> Result<()> {
-        let sources = self.entries.iter().filter(|entry| entry.access.has_source()).count() as u64;
-        allow_descriptors(sources.saturating_mul(2).saturating_add(OTHER_DESCRIPTORS))?;
         let mut owners = OwnerMaps::new(identity);
         self.entries.iter_mut().try_for_each(|entry| entry.open_as_root(&mut owners, guarded))
+    }
+
+    /// How many descriptors that takes, all at the same time.
+    pub(crate) fn descriptors(&self, guarded: bool) -> u64 {
+        self.entries.iter().fold(0, |sum: u64, entry| sum.saturating_add(entry.descriptors(guarded)))
     }
 
     /// Hides these places, where processes of the host would show.
@@ -173,17 +173,4 @@ fn add_rules(
         entries.entry(entry.path.clone()).and_modify(|known| known.access = access).or_insert(entry);
     }
     Ok(protected_links)
-}
-
-/// Root's descriptors are opened before anything is mounted, all at the same time.
-fn allow_descriptors(number: u64) -> Result<()> {
-    let get = || getrlimit(Resource::RLIMIT_NOFILE).map_err(io::Error::from);
-    let (soft, hard) = get().context(STEP, "getrlimit RLIMIT_NOFILE")?;
-    if soft >= number {
-        return Ok(());
-    }
-    setrlimit(Resource::RLIMIT_NOFILE, number, hard.max(number))
-        .map_err(io::Error::from)
-        .context(STEP, format_args!("setrlimit RLIMIT_NOFILE to {number} for as many rules"))
-        .hint("no process has more than sysctl fs.nr_open says, and more than its hard limit only with CAP_SYS_RESOURCE: raise them, or use fewer rules")
 }

@@ -20,11 +20,11 @@ mod wall;
 pub(crate) use claims::{cpu, memory, polled_disk, process_limit, while_watched};
 pub(crate) use end::{KNOWS_SIGNALS, SIGNALS};
 pub(crate) use private::Private;
-pub(crate) use refuse::{cannot, what_takes_namespaces};
+pub(crate) use refuse::{HINT, cannot, what_takes_namespaces};
 pub(crate) use tree::Tree;
 pub(crate) use wall::Wall;
 
-use crate::error::{Context, Hint, Result};
+use crate::error::{Context, Result};
 use crate::linux::attributes::Root;
 use crate::linux::identity::Identity;
 use crate::linux::jail::Jail;
@@ -33,9 +33,11 @@ use crate::linux::mount_table::keep_apart;
 use crate::linux::owner_map::OwnerMaps;
 use crate::linux::sys;
 use crate::linux::task::{Entrance, Task};
-use crate::linux::view::{Access, View};
+use crate::linux::view::{Access, Entry, View};
+use agentkit_protocol::{Failure, FailureKind, Mechanism};
 use confine::Confinement;
 use nix::fcntl::{OFlag, open};
+use nix::libc;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
 use std::io;
@@ -43,24 +45,49 @@ use std::io;
 const STEP: &str = "init";
 
 /// What takes root: a directory whose owner the command is to stand for is mounted, in place, in a mount namespace of the
-/// launcher's own, as one that belongs to the jail's user.
-pub(crate) fn open_as_root(view: &mut View, identity: &Identity, guarded: bool) -> Result<()> {
-    if !view.entries.iter().any(|entry| entry.access.is_owned()) {
-        return Ok(());
+/// launcher's own, as one that belongs to the jail's user. One that is only to be read, and that others may read, does
+/// without where that cannot be had.
+pub(crate) fn open_as_root(
+    view: &mut View,
+    identity: &Identity,
+    guarded: bool,
+    mechanism: Mechanism,
+) -> Result<()> {
+    let is_owned = |entry: &&mut Entry| entry.access.is_owned();
+    let mut owned: Vec<_> = view.entries.iter_mut().filter(is_owned).collect();
+    // What has to be had is the first to say why it cannot.
+    owned.sort_by_key(|entry| !entry.access.is_writable());
+    let Some(first) = owned.first() else { return Ok(()) };
+    if let Err(failure) = own_mounts() {
+        let refusal = || refuse::cannot_be_given(first, mechanism, &failure.message);
+        let can_do_without = !first.access.is_writable() && failure.errno == Some(libc::EPERM);
+        return if can_do_without { Ok(()) } else { Err(as_refusal(&failure, refusal)) };
     }
-    unshare(CloneFlags::CLONE_NEWNS)
-        .map_err(io::Error::from)
-        .context(STEP, "unshare CLONE_NEWNS to map the owner of a directory")
-        .hint("root needs CAP_SYS_ADMIN for this: start it as the owner of the directory")?;
-    keep_apart()?;
     let mut owners = OwnerMaps::new(identity);
-    let mut owned: Vec<_> = view.entries.iter_mut().filter(|entry| entry.access.is_owned()).collect();
     // All of them first: what is shown through one such mount cannot be mapped once more.
-    owned.iter_mut().try_for_each(|entry| entry.open_as_root(&mut owners, guarded))?;
-    owned.into_iter().try_for_each(|entry| {
+    for entry in &mut owned {
+        let opened = entry.open_as_root(&mut owners, guarded);
+        opened.map_err(|failure| {
+            as_refusal(&failure, || refuse::cannot_be_given(entry, mechanism, &failure.message))
+        })?;
+    }
+    owned.into_iter().filter(|entry| entry.is_mapped()).try_for_each(|entry| {
         let place = entry.place()?;
         entry.mount_on(place, entry.path.clone())
     })
+}
+
+fn own_mounts() -> Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS).map_err(io::Error::from).context(STEP, "unshare CLONE_NEWNS")?;
+    keep_apart()
+}
+
+/// With the errno, by which something that was used up is known.
+fn as_refusal(failure: &Failure, refusal: impl FnOnce() -> Failure) -> Failure {
+    match failure.kind {
+        FailureKind::Host => Failure { errno: failure.errno, ..refusal() },
+        _ => failure.clone(),
+    }
 }
 
 /// Makes the private directories and the jail's init, which never returns from here.

@@ -4,15 +4,17 @@ use super::STEP;
 use crate::error::{Context, Hint, Result, failure, policy};
 use crate::linux::git::HOW_TO_DO_WITHOUT;
 use crate::linux::task::Task;
-use crate::linux::view::View;
+use crate::linux::view::{Entry, View};
 use agentkit_protocol::{Failure, FailureKind, Mechanism, WorkDir};
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 
-const HINT: &str = "that takes the mechanism `namespaces`, and so a host that allows user namespaces";
+pub(crate) const HINT: &str =
+    "that takes the mechanism `namespaces`, and so a host that allows user namespaces";
 
 /// Refuses a task that asks for it.
 pub(crate) fn what_takes_namespaces(task: &Task, mechanism: Mechanism) -> Result<()> {
-    let cannot = |what: &str| Err(cannot(mechanism, what));
+    let cannot = |what: &str| Err(cannot(mechanism, what)).hint(HINT);
     if matches!(task.plan.workdir, WorkDir::Overlay { .. }) {
         return cannot("keep the changes to a work dir apart (overlay)");
     }
@@ -23,30 +25,52 @@ pub(crate) fn what_takes_namespaces(task: &Task, mechanism: Mechanism) -> Result
         return cannot("give a loopback whose ports are watched (watch.tcp_ports)");
     }
     if task.guards.protect_something() {
-        return cannot("protect names that git executes in a repository that may be written")
-            .hint(HOW_TO_DO_WITHOUT);
+        return Err(self::cannot(
+            mechanism,
+            "protect names that git executes in a repository that may be written",
+        ))
+        .hint(&format!("{HOW_TO_DO_WITHOUT}; {HINT}"));
     }
     Ok(())
 }
 
 /// Root's other uid cannot use what is its owner's, and nothing of the user's ever changes hands.
 pub(super) fn unmapped_owners(task: &Task, view: &View, mechanism: Mechanism) -> Result<()> {
-    let mut owned = view.entries.iter().filter(|entry| entry.access.is_owned());
-    match owned.find(|entry| task.identity.gives_up_root() && entry.stands_at().is_none()) {
-        None => Ok(()),
-        Some(entry) => {
-            let message = format_args!(
-                "{:?} can only be given to the user that root becomes by a mount that maps its owner",
-                entry.path
-            );
-            let hint = format!(
-                "start it as the owner of the directory, use a scratch work dir, or name this mechanism (--mechanism \
-                 {mechanism}): it then makes such a mount before root is given up, where CAP_SYS_ADMIN and user namespaces \
-                 allow it"
-            );
-            Err(Failure { hint: Some(hint), ..failure(FailureKind::Host, &mechanism.to_string(), message) })
-        }
+    if !task.identity.gives_up_root() {
+        return Ok(());
     }
+    let mut owned = view.entries.iter().filter(|it| it.access.is_owned() && it.stands_at().is_none());
+    match owned.find(|entry| entry.access.is_writable() || !entry.can_be_read()) {
+        None => Ok(()),
+        Some(entry) => Err(cannot_be_given(
+            entry,
+            mechanism,
+            "there is none, since it was not this mechanism that was named",
+        )),
+    }
+}
+
+/// Why the jail's user does not get a directory of another's.
+pub(super) fn cannot_be_given(entry: &Entry, mechanism: Mechanism, why: &str) -> Failure {
+    let message = format!(
+        "{:?} can only be given to the user that root becomes by a mount that maps its owner: {why}",
+        entry.path
+    );
+    let owner = match entry.path.metadata() {
+        Ok(meta) if meta.uid() != 0 => format!(
+            "start it as the owner of the directory, by su or `setpriv --reuid={} --regid={} --clear-groups agentkit-jail ...`",
+            meta.uid(),
+            meta.gid()
+        ),
+        _ => "give the directory to an ordinary user and start it as that one, by su or `setpriv --reuid=ID --regid=ID \
+              --clear-groups agentkit-jail ...`"
+            .to_owned(),
+    };
+    let hint = format!(
+        "{owner}, or use a scratch work dir; --mechanism {mechanism} makes such a mount where root has CAP_SYS_ADMIN, the \
+         host user namespaces, and the file system maps ids"
+    );
+    Failure { hint: Some(hint), ..failure(FailureKind::Host, &mechanism.to_string(), message) }
 }
 
 /// In a `/proc` of another pid namespace this process's descendants have other numbers, or are not to be found.
@@ -63,5 +87,5 @@ pub(super) fn another_proc() -> Result<()> {
 /// A policy that this mechanism cannot keep.
 pub(crate) fn cannot(mechanism: Mechanism, what: &str) -> Failure {
     let failure = policy(format_args!("the mechanism {mechanism} cannot {what}"));
-    Failure { step: mechanism.to_string(), hint: Some(HINT.to_owned()), ..failure }
+    Failure { step: mechanism.to_string(), ..failure }
 }
