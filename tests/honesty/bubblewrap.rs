@@ -54,7 +54,9 @@ fn rule(desk: &Desk, path: &str, access: Access) -> Rule {
 
 fn a_probe_claims_what_a_run_reads_back() -> Result<(), Stop> {
     let desk = desk()?;
-    let probe: Probe = serde_json::from_slice(&desk.call(&["--probe", "--json"], b"")?.stdout)?;
+    let plain = ["env", "PATH=/usr/bin:/bin"].map(str::to_owned);
+    let probe = desk.call_under(&plain, &["--probe", "--json"], b"")?;
+    let probe: Probe = serde_json::from_slice(&probe.stdout)?;
     let run = desk.launch(&policy("cat; echo x >/tmp/x && touch /dev/null && ! echo x >/x"))?;
     let started = run.started()?;
     assert_eq!(started.capabilities, probe.each[&Mechanism::Bubblewrap]);

@@ -221,15 +221,17 @@ fn whoever_kills_its_watchers_is_not_ended() -> Result<(), Stop> {
     asked.env.insert("MARKER".into(), Bytes::from(marker.as_str()));
     asked.env.insert("HERE".into(), Bytes::from(home.clone()));
     asked.limits.wall_ms = 10_000;
-    let left = desk.launch(&asked).map(|run| run.left.len() + processes::with_marker(&marker).len());
+    let run = desk.launch(&asked);
+    let left = processes::with_marker(&marker).len();
     for pid in processes::with_marker(&marker) {
         Command::new("kill").args(["-KILL", &pid.to_string()]).status()?;
     }
     eventually("all is gone", PATIENCE, || processes::with_marker(&marker).is_empty())?;
     // The directory that holds all private ones.
-    let home = PathBuf::from(fs::read_to_string(home)?.trim_end());
+    let home = fs::read_to_string(home).map_err(|error| Stop::Fail(format!("{error}: {run:?}")))?;
+    let home = PathBuf::from(home.trim_end());
     fs::remove_dir_all(home.parent().ok_or_else(|| Stop::Fail(format!("{home:?}")))?)?;
-    assert!(left? > 0, "a killed launcher and init leave nothing");
+    assert!(run?.left.len() + left > 0, "a killed launcher and init leave nothing");
     let levels = &probe(&desk, &[])?.each[&Mechanism::Rlimits];
     for control in [Control::KilledAsATree, Control::MemoryLimited, Control::DiskLimited, Control::CpuLimited]
     {

@@ -99,10 +99,10 @@ impl View {
         places.iter().for_each(|place| host_proc::hide(self, Path::new(OsStr::from_bytes(&place.0))));
     }
 
-    /// Whether an installation of a program is shown.
+    /// Whether an installation of a program is shown that this process's user can reach.
     #[cfg(any(feature = "bubblewrap", without_namespaces))]
     pub(crate) fn has_installations(&self) -> bool {
-        self.entries.iter().any(|entry| entry.is_installation)
+        self.entries.iter().any(|entry| entry.is_installation && open_real(&entry.path).is_ok())
     }
 
     /// At most how many files and directories of the jail's own the entries need.
