@@ -116,7 +116,7 @@ fn run(caller: cli::Caller) -> i32 {
         Ok(answer) => answer,
         Err(failure) => return Reporter::stderr().send(&Event::Failed(failure)),
     };
-    let outcome = platform::reset_signals()
+    let outcome = platform::prepare_process()
         .and_then(|()| input::read(source))
         .and_then(|input| Ok((validate::plan(input.policy)?, input.stdin)))
         .and_then(|(plan, stdin)| platform::launch(&plan, stdin, &mut reporter));

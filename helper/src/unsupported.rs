@@ -31,7 +31,7 @@ pub(crate) fn sanitize(caller: Caller) -> Result<(Reporter, Source)> {
 }
 
 /// The signals that matter to a command are not touched where none runs.
-pub(crate) fn reset_signals() -> Result<()> {
+pub(crate) fn prepare_process() -> Result<()> {
     Ok(())
 }
 

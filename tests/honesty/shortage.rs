@@ -202,9 +202,15 @@ pub(crate) fn launchers_with_less_than_a_launch_needs() -> Result<(), Stop> {
         "RLIMIT_AS": (4..24).map(|at| at << 19).collect::<Vec<u64>>(),
         "RLIMIT_DATA": (1..12).map(|at| at << 17).collect::<Vec<u64>>(),
         "RLIMIT_NPROC": (0..8).collect::<Vec<u64>>(),
+        "RLIMIT_STACK": (3..9).map(|power| 8192 << power).collect::<Vec<u64>>(),
     });
     let (whole, outcomes) = launches(&desk, object!({}), limits)?;
     assert!(outcomes.iter().filter(|outcome| outcome.is_refused()).count() > 5, "{outcomes:?}");
+    let small_stack = outcomes.iter().find(|outcome| outcome.call == "RLIMIT_STACK");
+    assert!(
+        small_stack.is_some_and(|it| it.is_refused() && it.stderr.contains("ulimit -s")),
+        "{small_stack:?}"
+    );
     for same_limit in outcomes.chunk_by(|one, next| one.call == next.call) {
         // With more than what brought the helper to its first line nothing is lost before that.
         let first = same_limit.iter().position(|outcome| !outcome.is_the_loaders()).unwrap_or_default();

@@ -85,7 +85,7 @@ pub(crate) use crate::sanitize::{client_reporter, sanitize};
 #[cfg(feature = "bubblewrap")]
 pub(crate) use bubblewrap::go_on_inside;
 pub(crate) use probe::{probe, probe_each};
-pub(crate) use sanitize::{close_all_but_streams_and, reset_signals};
+pub(crate) use sanitize::{close_all_but_streams_and, prepare_process};
 pub(crate) use sys::{adopt, started_with_privilege};
 
 use crate::deadline;

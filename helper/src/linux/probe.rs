@@ -2,7 +2,7 @@
 
 use super::mechanism::{self, BUILT, leads_on, with_hint};
 use super::program::{Program, Surroundings};
-use super::sanitize::reset_signals;
+use super::sanitize::prepare_process;
 use super::sys::{self, Forked};
 use super::workdir::WorkPath;
 use crate::error::{Context, Result, failure};
@@ -54,7 +54,7 @@ fn after(failures: Vec<(Mechanism, Failure)>, found: Capabilities) -> Capabiliti
 pub(crate) fn probe(choice: Choice) -> Capabilities {
     let mut found = None;
     let policy = Policy { mechanism: choice, ..Policy::new(["true"]) };
-    let outcome = reset_signals().and_then(|()| validate::plan(policy)).and_then(|plan| {
+    let outcome = prepare_process().and_then(|()| validate::plan(policy)).and_then(|plan| {
         let workdir = WorkPath::find(&plan)?;
         // What `PATH` leads to is part of the view of every run.
         let around = Surroundings::of_this_process(&workdir, &[], &plan)?;

@@ -2,13 +2,17 @@
 
 use super::layers::Layer;
 use super::{proc_files, sys};
-use crate::error::{Context, Hint, Result};
+use crate::error::{Context, Hint, Result, failure};
+use agentkit_protocol::FailureKind;
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use std::io;
 
 const STEP: &str = "sanitize";
 /// The first descriptor that is not a standard stream.
 const FIRST: i32 = 3;
+/// More than twice what is used in a build without optimisation.
+const STACK: u64 = 128 << 10;
 const NO_PROC: &str = "a launch needs /proc: mount it; in a jail of the mechanism landlock there is none to be read, so no other jail \
     can be started there";
 
@@ -27,9 +31,31 @@ pub(crate) fn close_all_but_streams_and(kept: &[i32]) -> io::Result<()> {
     sys::close_range(first, i32::MAX)
 }
 
+/// What a launch needs of its own process, whoever started it.
+pub(crate) fn prepare_process() -> Result<()> {
+    check_stack()?;
+    reset_signals()
+}
+
+/// Whoever has too little of it dies of that anywhere, and would leave behind what it has just made.
+fn check_stack() -> Result<()> {
+    let (limit, _) =
+        getrlimit(Resource::RLIMIT_STACK).map_err(io::Error::from).context(STEP, "getrlimit RLIMIT_STACK")?;
+    // What is in use is more than that where it is the stack of a thread, which has its own limit.
+    match limit.checked_sub(sys::stack_in_use()).filter(|left| *left < STACK) {
+        None => Ok(()),
+        Some(left) => {
+            let message =
+                format_args!("{} KiB of stack are left, and a launch takes {}", left >> 10, STACK >> 10);
+            Err(failure(FailureKind::Host, STEP, message))
+                .hint("raise the launcher's limit of the stack (ulimit -s), or give it a smaller environment")
+        }
+    }
+}
+
 /// A caller that ignores SIGCHLD would take the exit status away from us, and a blocked or ignored signal would be
 /// inherited by the command.
-pub(crate) fn reset_signals() -> Result<()> {
+fn reset_signals() -> Result<()> {
     for number in ignored_signals().context(STEP, "read /proc/self/status").hint(NO_PROC)? {
         // 32 up to SIGRTMIN are the C library's own: its posix_spawn ignores them in the child, its sigaction refuses.
         if number != nix::libc::SIGPIPE && !(32..nix::libc::SIGRTMIN()).contains(&number) {

@@ -664,6 +664,15 @@ pub(crate) fn started_with_privilege() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
+/// How many bytes of the stack of this process are in use: from the name of its program, which the kernel puts near the top
+/// (`AT_EXECFN` of getauxval(3)), down to here. In any other thread than the first it is no such number.
+pub(crate) fn stack_in_use() -> u64 {
+    let here = 0_u8;
+    // SAFETY: reads a value that the kernel left beside the environment; no memory of ours is involved.
+    let top = unsafe { libc::getauxval(libc::AT_EXECFN) };
+    (top as usize).saturating_sub(std::ptr::from_ref(&here).addr()) as u64
+}
+
 /// `execve(2)` with arrays made beforehand. Returns only on failure.
 pub(crate) fn execute(path: &CStr, argv: &[CString], envp: &[CString]) -> io::Error {
     let pointers = |strings: &[CString]| -> Vec<*const c_char> {

@@ -25,7 +25,7 @@ mod view;
 
 pub(crate) use crate::client_socket::ClientSocket;
 pub(crate) use crate::sanitize::{client_reporter, sanitize};
-pub(crate) use sanitize::{close_all_but_streams_and, reset_signals};
+pub(crate) use sanitize::{close_all_but_streams_and, prepare_process};
 pub(crate) use sys::{adopt, started_with_privilege};
 
 use crate::error::{Context, Result, failure};

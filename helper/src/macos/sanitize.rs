@@ -22,8 +22,8 @@ pub(crate) fn close_all_but_streams_and(kept: &[i32]) -> io::Result<()> {
     Ok(())
 }
 
-/// What the caller ignores or blocks would be inherited by the command.
-pub(crate) fn reset_signals() -> Result<()> {
+/// What a launch needs of its own process: what the caller ignores or blocks would be inherited by the command.
+pub(crate) fn prepare_process() -> Result<()> {
     use_defaults().context(STEP, "sigprocmask")?;
     // A caller that went away must not kill the supervisor half-way.
     sys::ignore_signal(libc::SIGPIPE);

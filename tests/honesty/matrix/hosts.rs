@@ -162,6 +162,7 @@ pub(crate) const HOSTS: &[Host] = &[
         is: "a launcher with `ulimit -v 32768` (32 MiB)",
         imitate: |_| limits("--as=33554432"),
     },
+    Host { name: "small_stack", is: "a launcher with `ulimit -s 64`", imitate: |_| limits("--stack=65536") },
     Host {
         name: "small_files",
         is: "a launcher that may write files of 10 bytes (`RLIMIT_FSIZE`)",
