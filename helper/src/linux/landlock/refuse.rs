@@ -31,6 +31,9 @@ fn rules(view: &View) -> Result<()> {
             Access::Hidden if is_shown => {
                 return Err(cannot(&format!("hide {path:?} in something that is shown")));
             }
+            Access::Hidden if view.system.binds.iter().any(|(shown, _)| shown.starts_with(path)) => {
+                return Err(cannot(&format!("hide {path:?}, with what every jail sees in it")));
+            }
             Access::ReadOnly | Access::Readable | Access::Sealed if above == Some(Access::Writable) => {
                 return Err(cannot(&format!("protect {path:?} in something that can be written")));
             }
@@ -62,7 +65,9 @@ mod tests {
     use super::*;
 
     fn refused(list: &[(&str, Access)]) -> Option<String> {
-        rules(&View::of(list)).err().map(|failure| failure.message)
+        let mut view = View::of(list);
+        view.system.binds.push(("/x/shown".into(), true));
+        rules(&view).err().map(|failure| failure.message)
     }
 
     #[test]
@@ -80,6 +85,7 @@ mod tests {
     fn what_would_take_away_is_refused_by_name() {
         for list in [
             &[("/usr/share/x", Access::Hidden)][..],
+            &[("/x", Access::Hidden)],
             &[("/a", Access::ReadOnly), ("/a/x", Access::Hidden)],
             &[("/a", Access::Writable), ("/a/x", Access::Hidden)],
             &[("/a", Access::Writable), ("/a/b", Access::Pin), ("/a/b/x", Access::Sealed)],
