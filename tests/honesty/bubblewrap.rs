@@ -22,6 +22,7 @@ pub(crate) const TESTS: &[Named] = &[
     ("a_work_dir_of_the_host_is_written_as_its_owner", a_work_dir_of_the_host_is_written_as_its_owner),
     ("rules_mean_what_they_mean_elsewhere", rules_mean_what_they_mean_elsewhere),
     ("rules_on_what_it_makes_itself", rules_on_what_it_makes_itself),
+    ("what_walks_a_tree_finds_what_is_in_it", what_walks_a_tree_finds_what_is_in_it),
     ("what_the_host_mounts_meanwhile_is_told", what_the_host_mounts_meanwhile_is_told),
     ("what_could_not_be_restricted_is_not_shown", what_could_not_be_restricted_is_not_shown),
     ("the_kernels_settings_are_only_read", the_kernels_settings_are_only_read),
@@ -146,14 +147,22 @@ fn rules_mean_what_they_mean_elsewhere() -> Result<(), Stop> {
         assert_eq!(said, "readwritehidden/shownwrite\nempty\nlarge\n", "{mechanism:?}: {run:?}");
         assert!(desk.path("write/new").exists() && !desk.path("empty/new").exists(), "{run:?}");
         let workdir = WorkDir::ScratchAt(Bytes::from(desk.path("read")));
-        let run = desk.launch(&Policy { mechanism, workdir, ..policy("pwd; ls; echo x >file") })?;
-        assert_eq!(
-            String::from_utf8_lossy(&run.stdout),
-            format!("{}\n", desk.path("read").display()),
-            "{run:?}"
-        );
+        let script = format!("[ . -ef '{}' ] && ls; echo x >file", desk.path("read").display());
+        let run = desk.launch(&Policy { mechanism, workdir, ..policy(&script) })?;
+        assert_eq!((run.status.code(), run.stdout.len()), (Some(0), 0), "{run:?}");
         assert_eq!(fs::read(desk.path("read/file"))?, b"read");
     }
+    Ok(())
+}
+
+/// Though `/tmp` and the others are links.
+fn what_walks_a_tree_finds_what_is_in_it() -> Result<(), Stop> {
+    let desk = desk()?;
+    let script = "for place in \"$PWD\" \"$HOME\" \"$TMPDIR\"; do echo x >\"$place/made\"; find \"$place\" -type f; done | wc -l; \
+                  mkdir in; cp -r \"$PWD\" \"$TMPDIR/copy\"; ls \"$TMPDIR/copy\"; cat /tmp/given; cat /tmp/copy/made ~/made";
+    let files = [("given".to_owned(), "given\n".into())].into();
+    let run = desk.launch(&Policy { files, ..policy(script) })?;
+    assert_eq!(String::from_utf8_lossy(&run.stdout), "4\nin\nmade\ngiven\nx\nx\n", "{run:?}");
     Ok(())
 }
 

@@ -43,7 +43,7 @@ pub struct Policy {
     #[serde(default)]
     pub tty: bool,
     /// Files that are put into the private `/tmp` before the command starts: plain names and contents. Where that directory
-    /// has another name (`TMPDIR`; under `landlock` and `rlimits`), an argument that is exactly `/tmp/NAME` of one of them
+    /// has another name (`TMPDIR`; under all mechanisms but `namespaces`), an argument that is exactly `/tmp/NAME` of one of them
     /// becomes its real path.
     #[serde(default)]
     pub files: BTreeMap<String, Bytes>,

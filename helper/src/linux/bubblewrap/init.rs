@@ -185,13 +185,14 @@ fn start(
     channel: &OwnedFd,
 ) -> Result<Option<Executed>> {
     let Some(program) = handover.program()? else { return Ok(None) };
-    let places = Places {
-        directory: handover.directory(),
-        spelling: handover.spelling(),
-        home: Path::new(HOME),
-        temporary: Path::new(TEMPORARY),
-        variables: &[],
-    };
+    // The private directories by their own names, and not by the links to them: whatever walks a tree follows none where it
+    // begins, and whoever copies one would copy the link.
+    let real = |path: &Path| path.canonicalize().context(STEP, format_args!("resolve {path:?}"));
+    let (directory, home, temporary) =
+        (real(handover.directory())?, real(Path::new(HOME))?, real(Path::new(TEMPORARY))?);
+    let spelling = if directory.starts_with(PRIVATE) { &directory } else { handover.spelling() };
+    let places =
+        Places { directory: &directory, spelling, home: &home, temporary: &temporary, variables: &[] };
     // All of it is inherited.
     let nothing_more = || Ok(());
     Command::new(plan, &program, places, Streams::Input(input), Topics::of(plan))?
