@@ -64,7 +64,7 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance, lifeline: Option<&Owne
     let program = program::find(&entrance.view, &mounts)?;
     let outside = Outside::look()?;
     entrance.view.hide_host_proc(&outside.processes);
-    sources::leave_out_closed(task, &mut entrance.view);
+    sources::leave_out_closed(task, &mut entrance.view)?;
     refuse::what_it_cannot(task, &entrance.view)?;
     let program =
         CString::new(program.as_os_str().as_bytes()).map_err(io::Error::from).context(STEP, "its path")?;
@@ -82,6 +82,8 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance, lifeline: Option<&Owne
         }
         Some((pid, pidfd)) => {
             drop((arguments, theirs, words));
+            // Here too: whoever ends the group has it in there. Once it is bubblewrap, it has joined itself.
+            drop(guard.admit(pid));
             let monitor = Monitor { pid, pidfd };
             let init = monitor.wait_for_init(guard, &ours, said, &caller)?;
             let of_bubblewrap = || monitor.pidfd.try_clone().context(STEP, "duplicate a pidfd");
