@@ -52,24 +52,26 @@ fn after(failures: Vec<(Mechanism, Failure)>, found: Capabilities) -> Capabiliti
 
 /// With the first of these mechanisms that works.
 pub(crate) fn probe(choice: Choice) -> Capabilities {
+    whole_way(choice).unwrap_or_else(Capabilities::unavailable)
+}
+
+fn whole_way(choice: Choice) -> Result<Capabilities> {
+    prepare_process()?;
+    // With that a run closes what it has inherited. Nothing is open so far up.
+    sys::close_range(i32::MAX, i32::MAX)
+        .context(STEP, "close_range")
+        .hint("the kernel must be 5.9 or newer")?;
+    let plan = validate::plan(Policy { mechanism: choice, ..Policy::new(["true"]) })?;
+    let workdir = WorkPath::find(&plan)?;
+    // What `PATH` leads to is part of the view of every run.
+    let around = Surroundings::of_this_process(&workdir, &[], &plan)?;
+    let program = Program::find(&plan.argv, &around).ok();
     let mut found = None;
-    let policy = Policy { mechanism: choice, ..Policy::new(["true"]) };
-    let outcome = prepare_process().and_then(|()| validate::plan(policy)).and_then(|plan| {
-        let workdir = WorkPath::find(&plan)?;
-        // What `PATH` leads to is part of the view of every run.
-        let around = Surroundings::of_this_process(&workdir, &[], &plan)?;
-        let program = Program::find(&plan.argv, &around).ok();
-        mechanism::run(&plan, &workdir, Vec::new(), program.as_ref(), None, None, |started| {
-            let failures = started.passed_over.into_iter().map(|it| (it.mechanism, it.failure));
-            found = Some(after(failures.collect(), started.capabilities));
-        })
-    });
-    let without_answer = || failure(FailureKind::Host, STEP, "the probe ended without an answer");
-    match (outcome, found) {
-        (Ok(_), Some(found)) => found,
-        (Ok(_), None) => Capabilities::unavailable(without_answer()),
-        (Err(failure), _) => Capabilities::unavailable(failure),
-    }
+    mechanism::run(&plan, &workdir, Vec::new(), program.as_ref(), None, None, |started| {
+        let failures = started.passed_over.into_iter().map(|it| (it.mechanism, it.failure));
+        found = Some(after(failures.collect(), started.capabilities));
+    })?;
+    found.ok_or_else(|| failure(FailureKind::Host, STEP, "the probe ended without an answer"))
 }
 
 fn apart(mechanism: Mechanism) -> Result<Capabilities> {
