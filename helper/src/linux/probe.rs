@@ -5,7 +5,7 @@ use super::program::{Program, Surroundings};
 use super::sanitize::prepare_process;
 use super::sys::{self, Forked};
 use super::workdir::WorkPath;
-use crate::error::{Context, Result, failure};
+use crate::error::{Context, Hint, Result, failure};
 use crate::validate;
 use agentkit_protocol::{Capabilities, Choice, Failure, FailureKind, Mechanism, Policy, Probe};
 use nix::libc;
