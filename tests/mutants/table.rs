@@ -86,7 +86,7 @@ pub(crate) const SETS: &[(&[&str], &[&str])] = &[
     ]),
     (&["PidNamespace"], &[
         "outlive_as_a_daemon", "outlive_deaf_to_signals", "outlive_holding_the_output",
-        "outlive_under_another_name", "python_daemon_by_subprocess",
+        "outlive_under_another_name", "python_daemon_by_subprocess", "python_daemon_by_multiprocessing",
     ]),
     (&["DeathSignal"], &[
         "outlive_a_killed_launcher",
@@ -155,9 +155,6 @@ pub(crate) const SETS: &[(&[&str], &[&str])] = &[
     ]),
     (&["Identity", "Session"], &[
         "terminate_its_group",
-    ]),
-    (&["PidNamespace", "Streams"], &[
-        "python_daemon_by_multiprocessing",
     ]),
     (&["Rlimits", "Filter"], &[
         "fork_bomb_by_clone3",
