@@ -6,6 +6,7 @@
 //! then a path or a number could stand for something else.
 
 use super::modes::{Task, own_descriptor};
+use super::tree::FileId;
 use super::{proc_files, tree};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, open, openat2, readlink, readlinkat};
@@ -110,11 +111,7 @@ fn of_descriptor(task: &Task, roots: &[Root], number: i32) -> nix::Result<OwnedF
     let place = beneath(roots, Path::new(&path), libc::AT_SYMLINK_NOFOLLOW)?;
     let own = fstatat(task, link.as_str(), AtFlags::empty()).map_err(|_| Errno::EPERM)?;
     // Another file has that name by now, or none that it could be changed by.
-    if id(own) == id(fstat(&place)?) { Ok(place) } else { Err(Errno::EPERM) }
-}
-
-fn id(stat: libc::stat) -> (libc::dev_t, libc::ino_t) {
-    (stat.st_dev, stat.st_ino)
+    if FileId::of(&own) == FileId::of(&fstat(&place)?) { Ok(place) } else { Err(Errno::EPERM) }
 }
 
 fn of_path(task: &Task, roots: &[Root], from: i32, path: &Path, flags: i32) -> nix::Result<OwnedFd> {
@@ -154,7 +151,7 @@ fn beneath(roots: &[Root], path: &Path, flags: i32) -> nix::Result<OwnedFd> {
     if below.as_os_str().is_empty() {
         // Another file may have that name by now.
         let named = fstatat(AT_FDCWD, &path, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-        let is_same = id(named) == id(fstat(&root.place)?);
+        let is_same = FileId::of(&named) == FileId::of(&fstat(&root.place)?);
         let place = root.place.try_clone().map_err(|_| Errno::EMFILE);
         return if is_same { place } else { Err(Errno::EPERM) };
     }

@@ -1,6 +1,12 @@
 //! What every mechanism of Linux may claim.
 
 use agentkit_protocol::{Level, ReadBack};
+#[cfg(any(with_namespaces, feature = "landlock"))]
+use {
+    crate::validate::Plan,
+    agentkit_protocol::{Access, WorkDir},
+    std::path::PathBuf,
+};
 
 /// `SECCOMP_MODE_FILTER`.
 pub(crate) const FILTER_MODE: u8 = 2;
@@ -18,6 +24,18 @@ pub(crate) fn privileges(unprivileged: bool) -> Level {
 /// Full, or the reason why not.
 pub(crate) fn held(holds: bool, reason: &str) -> Level {
     if holds { Level::Full } else { Level::None(reason.to_owned()) }
+}
+
+/// Where the command sees files of the host among which host programs can have sockets and pipes, if it sees any.
+#[cfg(any(with_namespaces, feature = "landlock"))]
+pub(crate) fn shared_place(state: &ReadBack, plan: &Plan) -> Option<&'static str> {
+    let shows = |(_, access): &(PathBuf, Access)| matches!(access, Access::Ro | Access::Rw);
+    match plan.workdir {
+        _ if plan.rules.iter().any(shows) => Some("the work dir or in what the rules show"),
+        WorkDir::Bind(_) => Some("the work dir itself"),
+        _ if state.installations_as_on_host => Some("the installation of a program (see `PATH`)"),
+        WorkDir::Scratch | WorkDir::ScratchAt(_) | WorkDir::Overlay { .. } => None,
+    }
 }
 
 /// What no look at a work dir counts.

@@ -1,13 +1,14 @@
 //! From what was read back to what may be claimed of a jail that has namespaces of its own, whoever made them.
 
 use crate::error::Result;
-use crate::linux::claims::{FILTER_MODE, UNCOUNTED, cpu, held, is_unprivileged, polled_memory, privileges};
+use crate::linux::claims::{
+    FILTER_MODE, UNCOUNTED, cpu, held, is_unprivileged, polled_memory, privileges, shared_place,
+};
 use crate::linux::layers::claim;
 use crate::promises;
 use crate::validate::Plan;
 use agentkit_protocol::{Access, Capabilities, Control, Level, Mechanism, Net, ReadBack, WorkDir};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
 
 /// What this mechanism must deliver whenever it works at all.
 const PROMISED: [Control; 8] = [
@@ -90,22 +91,20 @@ fn filesystem(holds: bool, gap: Option<Gap>) -> Level {
 }
 
 fn network(holds: bool, state: &ReadBack, plan: &Plan) -> Level {
-    let shows = |(_, access): &(PathBuf, Access)| matches!(access, Access::Ro | Access::Rw);
-    let shared = match plan.workdir {
-        _ if plan.net == Net::Host => {
-            return Level::None("the policy shares the host's network (net: host)".to_owned());
+    if plan.net == Net::Host {
+        return Level::None("the policy shares the host's network (net: host)".to_owned());
+    }
+    if !holds {
+        let reason = "no network namespace of its own, or no filter on socket families";
+        return Level::None(reason.to_owned());
+    }
+    // A file system knows no network namespaces, and a socket can be connected to where nothing can be written.
+    match shared_place(state, plan) {
+        Some(place) => {
+            Level::Partial(format!("all but sockets and pipes of host programs that lie in {place}"))
         }
-        _ if !holds => {
-            let reason = "no network namespace of its own, or no filter on socket families";
-            return Level::None(reason.to_owned());
-        }
-        // A file system knows no network namespaces, and a socket can be connected to where nothing can be written.
-        _ if plan.rules.iter().any(shows) => "the work dir or in what the rules show",
-        WorkDir::Bind(_) => "the work dir itself",
-        _ if state.installations_as_on_host => "the installation of a program (see `PATH`)",
-        WorkDir::Scratch | WorkDir::ScratchAt(_) | WorkDir::Overlay { .. } => return Level::Full,
-    };
-    Level::Partial(format!("all but sockets and pipes of host programs that lie in {shared}"))
+        None => Level::Full,
+    }
 }
 
 fn memory(mechanism: Mechanism, state: &ReadBack, plan: &Plan) -> Level {

@@ -2,7 +2,7 @@
 
 use super::STEP;
 use super::guard::Guard;
-use super::words::{Words, errno_of};
+use super::words::{Words, errno_of, hint};
 use crate::error::{Context, Result, failure};
 use crate::linux::message::{self, Message};
 use crate::linux::signals::Signals;
@@ -15,31 +15,6 @@ use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// What a person can do, by a part of what bubblewrap says. The first that fits counts.
-const HINTS: [(&str, &str); 6] = [
-    ("Unknown option", "bubblewrap must be 0.8 or newer"),
-    (
-        "shared librar",
-        "a library that bubblewrap needs is missing: install the distribution's package `bubblewrap` anew",
-    ),
-    (
-        "source path",
-        "bubblewrap finds what is shown by its path: the launcher, or the user that a root launcher becomes, must be able \
-         to reach it",
-    ),
-    (
-        "execvp",
-        "the jail's own program has to run inside: nothing that its loader and libraries need can be hidden",
-    ),
-    (
-        "mount proc",
-        "the kernel refuses a fresh /proc where the launcher's own is partly covered, as in most containers",
-    ),
-    ("namespace", NOT_ALLOWED),
-];
-const NOT_ALLOWED: &str = "bubblewrap must be allowed to make user namespaces, and to mount in them: see sysctl \
-    user.max_user_namespaces and kernel.apparmor_restrict_unprivileged_userns, and the profile that the distribution has for it";
-const OTHERWISE: &str = "these are bubblewrap's own words, see bwrap(1); the mechanisms `namespaces` and `landlock` do without it";
 /// How many milliseconds it may take to notice that init has ended.
 const GRACE: u16 = 2000;
 
@@ -190,14 +165,6 @@ fn reason(words: &str, status: libc::c_int) -> Failure {
     Failure { errno, hint: Some(hint), ..failure(FailureKind::Host, STEP, words) }
 }
 
-fn hint(words: &str, errno: Option<i32>) -> &'static str {
-    match HINTS.iter().find(|(part, _)| words.contains(part)) {
-        Some((_, hint)) => hint,
-        None if matches!(errno, Some(libc::EPERM | libc::EACCES)) => NOT_ALLOWED,
-        None => OTHERWISE,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,29 +176,6 @@ mod tests {
     fn fails(script: &str) -> (Failure, bool) {
         let (answer, is_left) = answers(script, None);
         (answer.unwrap_err(), is_left)
-    }
-
-    #[test]
-    fn only_what_can_help_is_advised() {
-        for (words, advice) in [
-            ("bwrap: Unknown option --size", "0.8 or newer"),
-            (
-                "bwrap: error while loading shared libraries: libcap.so.2: cannot open shared object file: No such file",
-                "package",
-            ),
-            ("bwrap: Can't find source path /root/x: Permission denied", "reach it"),
-            ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "a fresh /proc"),
-            (
-                "bwrap: No permissions to create new namespace, likely because the kernel does not allow it",
-                "max_user_namespaces",
-            ),
-            ("bwrap: Failed to make / slave: Operation not permitted", "max_user_namespaces"),
-            ("bwrap: Can't make symlink at /x: File exists", "bwrap(1)"),
-        ] {
-            let hint = hint(words, errno_of(words, 0));
-            assert!(hint.contains(advice), "{words}: {hint}");
-            assert_eq!(hint.contains("0.8"), advice.contains("0.8"), "{words}: {hint}");
-        }
     }
 
     fn answers(script: &str, lifeline: Option<&OwnedFd>) -> (Result<Option<OwnedFd>>, bool) {

@@ -1,4 +1,4 @@
-//! What bubblewrap says, and what it lacked by that.
+//! What bubblewrap says, what it lacked by that, and what a person can do about it.
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
@@ -39,6 +39,32 @@ const SHORTAGES: [(&str, i32); 18] = [
 ];
 /// What loaders say when they get no memory, without the reason.
 const WITHOUT_MEMORY: [&str; 4] = ["failed to map", "cannot map", "cannot allocate", "cannot create"];
+
+/// What a person can do, by a part of what bubblewrap says. The first that fits counts.
+const HINTS: [(&str, &str); 6] = [
+    ("Unknown option", "bubblewrap must be 0.8 or newer"),
+    (
+        "shared librar",
+        "a library that bubblewrap needs is missing: install the distribution's package `bubblewrap` anew",
+    ),
+    (
+        "source path",
+        "bubblewrap finds what is shown by its path: the launcher, or the user that a root launcher becomes, must be able \
+         to reach it",
+    ),
+    (
+        "execvp",
+        "the jail's own program has to run inside: nothing that its loader and libraries need can be hidden",
+    ),
+    (
+        "mount proc",
+        "the kernel refuses a fresh /proc where the launcher's own is partly covered, as in most containers",
+    ),
+    ("namespace", NOT_ALLOWED),
+];
+const NOT_ALLOWED: &str = "bubblewrap must be allowed to make user namespaces, and to mount in them: see sysctl \
+    user.max_user_namespaces and kernel.apparmor_restrict_unprivileged_userns, and the profile that the distribution has for it";
+const OTHERWISE: &str = "these are bubblewrap's own words, see bwrap(1); the mechanisms `namespaces` and `landlock` do without it";
 
 /// Its error stream.
 pub(super) struct Words {
@@ -109,6 +135,15 @@ fn errno_of_end(words: &str, status: libc::c_int) -> Option<i32> {
     }
 }
 
+/// The advice that fits what it says.
+pub(super) fn hint(words: &str, errno: Option<i32>) -> &'static str {
+    match HINTS.iter().find(|(part, _)| words.contains(part)) {
+        Some((_, hint)) => hint,
+        None if matches!(errno, Some(libc::EPERM | libc::EACCES)) => NOT_ALLOWED,
+        None => OTHERWISE,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +171,29 @@ mod tests {
             "",
         ] {
             assert_eq!(errno_of(words, FAILED), None, "{words}");
+        }
+    }
+
+    #[test]
+    fn only_what_can_help_is_advised() {
+        for (words, advice) in [
+            ("bwrap: Unknown option --size", "0.8 or newer"),
+            (
+                "bwrap: error while loading shared libraries: libcap.so.2: cannot open shared object file: No such file",
+                "package",
+            ),
+            ("bwrap: Can't find source path /root/x: Permission denied", "reach it"),
+            ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "a fresh /proc"),
+            (
+                "bwrap: No permissions to create new namespace, likely because the kernel does not allow it",
+                "max_user_namespaces",
+            ),
+            ("bwrap: Failed to make / slave: Operation not permitted", "max_user_namespaces"),
+            ("bwrap: Can't make symlink at /x: File exists", "bwrap(1)"),
+        ] {
+            let hint = hint(words, errno_of(words, 0));
+            assert!(hint.contains(advice), "{words}: {hint}");
+            assert_eq!(hint.contains("0.8"), advice.contains("0.8"), "{words}: {hint}");
         }
     }
 

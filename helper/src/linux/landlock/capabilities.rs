@@ -1,10 +1,10 @@
 //! From what was tried and read back to what may be claimed.
 
-use crate::linux::claims::{FILTER_MODE, held, is_unprivileged, privileges};
+use crate::linux::claims::{FILTER_MODE, held, is_unprivileged, privileges, shared_place};
 use crate::linux::layers::claim;
 use crate::linux::without_namespaces::{cpu, memory, polled_disk, process_limit};
 use crate::validate::Plan;
-use agentkit_protocol::{Attack, Capabilities, Control, Domain, Level, Mechanism, Net, ReadBack, WorkDir};
+use agentkit_protocol::{Attack, Capabilities, Control, Domain, Level, Mechanism, Net, ReadBack};
 
 /// See [`Wall::promised`](crate::linux::without_namespaces::Wall::promised).
 pub(super) const PROMISED: [Control; 5] = [
@@ -48,17 +48,10 @@ fn network(domain: &Domain, holds: bool, state: &ReadBack, plan: &Plan) -> Level
     if !holds || !domain.refused.contains(&Attack::Socket) {
         return Level::None("a socket could still be had".to_owned());
     }
-    let shows = plan
-        .rules
-        .iter()
-        .any(|(_, access)| matches!(access, agentkit_protocol::Access::Ro | agentkit_protocol::Access::Rw));
-    let place = match plan.workdir {
-        _ if shows => "the work dir or in what the rules show",
-        WorkDir::Bind(_) => "the work dir itself",
-        _ if state.installations_as_on_host => "the installation of a program (see `PATH`)",
-        WorkDir::Scratch | WorkDir::ScratchAt(_) | WorkDir::Overlay { .. } => return Level::Full,
-    };
-    Level::Partial(format!("all but named pipes of host programs that lie in {place}"))
+    match shared_place(state, plan) {
+        Some(place) => Level::Partial(format!("all but named pipes of host programs that lie in {place}")),
+        None => Level::Full,
+    }
 }
 
 fn filesystem(domain: &Domain, holds: bool) -> Level {
