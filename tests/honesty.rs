@@ -451,12 +451,12 @@ fn a_requirement_that_is_not_full_is_refused() -> Result<(), Stop> {
 /// A cgroup is only made for who asks, and not everybody may make one.
 fn required_memory_is_the_kernels_or_refused() -> Result<(), Stop> {
     let desk = Desk::new()?;
-    let run = desk.launch(&Policy { require: [Control::MemoryLimited].into(), ..desk.tracer() })?;
+    let policy = Policy { require: [Control::MemoryLimited].into(), ..desk.tracer() };
+    let run = desk.launch(&policy)?;
     if desk.ran() {
         let started = run.started()?;
         assert!(started.capabilities.level(Control::MemoryLimited).is_full(), "{started:?}");
-        let limits = agentkit_protocol::Limits::default();
-        assert_eq!(started.read_back.memory_group, Some(limits.memory + limits.disk));
+        assert_eq!(started.read_back.memory_group, Some(policy.limits.memory + policy.limits.disk));
     } else {
         let failure = run.failure()?;
         assert_eq!((failure.kind, &failure.step[..]), (FailureKind::Required, "cgroup"), "{failure}");

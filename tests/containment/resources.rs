@@ -634,6 +634,8 @@ fn disk_hog_behind_a_closed_door(who: Who) -> Result<(), Stop> {
     fs::set_permissions(scene.path("work/closed"), fs::Permissions::from_mode(0o700))?;
     assert_eq!(ended.ended_by, EndedBy::Disk, "{ended:?}");
     assert!(!scene.path("work/opened").exists(), "{ended:?}");
+    let evidence: Vec<_> = ended.limits_reached.iter().map(|reached| &*reached.evidence).collect();
+    assert!(evidence.iter().any(|evidence| evidence.ends_with("could not be counted")), "{evidence:?}");
     Ok(())
 }
 

@@ -55,8 +55,9 @@ impl Scene {
             files: [("payload.py".to_owned(), Bytes::from(format!("{PRELUDE}{payload}")))].into(),
             ..Policy::new([] as [Bytes; 0])
         };
-        // Also where others have the processors.
+        // Also where others have the processors, or take room on the same disk.
         policy.limits.wall_ms = 60_000;
+        policy.limits.disk = stage::ROOM_FOR_ALL;
         Attack {
             scene: self,
             arguments: Vec::new(),

@@ -36,11 +36,12 @@ impl Desk {
         self.root.path().join(below)
     }
 
-    /// A policy for a shell script in the work dir, with time for a host that is busy.
+    /// A policy for a shell script in the work dir, with time and room for a host that is busy.
     pub(crate) fn policy(&self, script: &str) -> Policy {
         let mut policy = Policy::new(["sh", "-c", script]);
         policy.workdir = WorkDir::Bind(Bytes::from(self.path("work")));
         policy.limits.wall_ms = 60_000;
+        policy.limits.disk = stage::ROOM_FOR_ALL;
         policy
     }
 

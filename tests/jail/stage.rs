@@ -11,6 +11,10 @@ use tempfile::TempDir;
 /// Not `/tmp`: there a file would be out of a jail's sight only because the jail has a `/tmp` of its own.
 const BASE: &str = "/var/tmp";
 
+/// A bound on the disk that others do not reach. Where all can take room, a run that closes a directory to the count is
+/// held to have taken what is missing.
+pub(crate) const ROOM_FOR_ALL: u64 = 1 << 40;
+
 static HELPER: OnceLock<PathBuf> = OnceLock::new();
 
 /// A copy of the helper that every user can execute, for as long as this exists: the target directory may lie in a

@@ -218,9 +218,10 @@ impl<'a> Looks<'a> {
         let left = left.chain(self.private.iter().map(|disk| (PRIVATE, disk)));
         let too_much = |(_, disk): &(_, &Disk)| disk.left_too_much && ended_by != EndedBy::Disk;
         list.extend(left.filter(too_much).map(|(what, disk)| {
-            let (lost, limit) = (disk.peak_lost, limits.disk);
-            let evidence =
-                format!("at the end the file system of {what} had {lost} bytes less at a limit of {limit}");
+            let (lost, limit, also) = (disk.peak_lost, limits.disk, hid_some(disk.hid_some));
+            let evidence = format!(
+                "at the end the file system of {what} had {lost} bytes less at a limit of {limit}{also}"
+            );
             reached(Limit::Disk, evidence)
         }));
         list
@@ -256,10 +257,11 @@ impl<'a> Looks<'a> {
             EndedBy::Disk => {
                 let (lost, limit) = (self.lost(), limits.disk);
                 let what = if self.private.is_none() { WORK_DIR } else { EITHER };
+                let also = hid_some(self.disk.iter().chain(&self.private).any(|disk| disk.hid_some));
                 (
                     Limit::Disk,
                     format!(
-                        "killed when the file system of {what} had {lost} bytes less at a limit of {limit}"
+                        "killed when the file system of {what} had {lost} bytes less at a limit of {limit}{also}"
                     ),
                 )
             }
@@ -284,6 +286,15 @@ impl<'a> Looks<'a> {
             ),
             EndedBy::Exit(_) | EndedBy::Signal(_) | EndedBy::Caller | EndedBy::Stopped(_) => return None,
         })
+    }
+}
+
+/// What a run has to be told that is held to have taken what others may have taken.
+fn hid_some(hid_some: bool) -> &'static str {
+    if hid_some {
+        ", and the run had closed something there, so that its part could not be counted"
+    } else {
+        ""
     }
 }
 

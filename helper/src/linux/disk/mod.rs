@@ -26,6 +26,8 @@ const SLICE: Duration = Duration::from_millis(10);
 const LAST_SLICE: Duration = Duration::from_millis(100);
 /// After so many entries a count begins anew: the tree has changed meanwhile.
 const MOST_ENTRIES: u64 = 1 << 20;
+/// So many bytes may be where the run lets nobody look.
+const HIDDEN: u64 = u64::MAX;
 /// Files are dated by a clock that goes in steps of at most this.
 const CLOCK_STEP: Duration = Duration::from_millis(10);
 
@@ -41,6 +43,8 @@ pub(crate) struct Disk {
     count: Option<Count>,
     /// The most that its file system had less than before, whoever took it.
     pub(crate) peak_lost: u64,
+    /// Whether the run kept some of it from being counted.
+    pub(crate) hid_some: bool,
     /// Whether more was left than the run may add.
     pub(crate) left_too_much: bool,
 }
@@ -66,6 +70,7 @@ impl Disk {
             before: Before::default(),
             count: None,
             peak_lost: 0,
+            hid_some: false,
             left_too_much: false,
         }
     }
@@ -81,10 +86,12 @@ impl Disk {
         }
         let Some(mut count) = self.count.take().or_else(|| self.begin(proc, processes)) else {
             // Not to be read any more, which is the run's own doing.
+            self.hid_some = true;
             return true;
         };
         let unfinished = count.go_on(self.started, &self.before, limit, SLICE);
         let over = count.bytes > limit;
+        self.hid_some |= count.bytes == HIDDEN;
         self.count = unfinished.then_some(count);
         over
     }
@@ -97,6 +104,7 @@ impl Disk {
         {
             count.go_on(self.started, &self.before, limit, LAST_SLICE);
             self.left_too_much = count.bytes > limit;
+            self.hid_some |= count.bytes == HIDDEN;
         }
     }
 
@@ -147,7 +155,7 @@ impl Count {
             }
             Ok(Some(Step::Closed(name, error))) => {
                 if error.kind() == io::ErrorKind::PermissionDenied && self.may_hide(&name, since) {
-                    self.bytes = u64::MAX;
+                    self.bytes = HIDDEN;
                 }
                 true
             }
@@ -180,7 +188,7 @@ impl Count {
         {
             Ok(open) => open,
             Err(Errno::EACCES | Errno::EPERM) if usage::has_memory(proc, thread) => {
-                self.bytes = u64::MAX;
+                self.bytes = HIDDEN;
                 return;
             }
             Err(_) => return,
@@ -310,7 +318,7 @@ mod tests {
         let proc = OwnedFd::from(File::open("/proc").unwrap());
         // Whoever can read everything finds everything.
         let all = fs::read_dir(&closed).is_ok();
-        let too_much = |disk: &Disk| counted(disk, &proc, &[]) == u64::MAX;
+        let too_much = |disk: &Disk| counted(disk, &proc, &[]) == HIDDEN;
         assert_eq!(too_much(&disk), !all);
         mode("passable", 0o700);
         assert_eq!(too_much(&disk), !all);
