@@ -5,6 +5,7 @@
 //! by who made it: a keeper, forked before that, which does nothing but wait until everybody who could be in the group
 //! has ended, however that came about. Should it be killed too, the next launch clears away what nobody holds.
 
+use super::mount_table::{Line, MountTable, has_option, plain};
 use super::proc_files;
 use super::sys::{self, Forked};
 use crate::error::{Context, Hint, Result, failure};
@@ -89,7 +90,7 @@ impl Group {
         let limit = limits.memory.saturating_add(limits.disk);
         let read = |path: &str| proc_files::read(path).context(STEP, format_args!("read {path}"));
         let mut refusal = None;
-        let places = places(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?);
+        let places = places(&MountTable::of_this_process(STEP)?, &read("/proc/self/cgroup")?);
         // In all of them: what was left may be where this launch has no need to go.
         places.iter().for_each(|place| clear_away(&place.parent));
         for place in places {
@@ -236,18 +237,15 @@ fn clear_away(parent: &Path) {
 
 /// Where a group may be made, in the order in which to try: from `/proc/self/mountinfo` and `/proc/self/cgroup`, see
 /// cgroups(7).
-fn places(mounts: &str, groups: &str) -> Vec<Place> {
-    mounts.lines().filter_map(|mount| mounted(mount, groups)).flatten().collect()
+fn places(mounts: &MountTable, groups: &str) -> Vec<Place> {
+    mounts.lines().filter_map(|mount| mounted(&mount, groups)).flatten().collect()
 }
 
-fn mounted(mount: &str, groups: &str) -> Option<Vec<Place>> {
-    let (before, after) = mount.split_once(" - ")?;
-    let mut fields = before.split(' ').skip(3);
-    let (root, point) = (fields.next()?, fields.next()?);
-    let mut fields = after.split(' ');
-    let version = match (fields.next()?, fields.nth(1)?) {
-        ("cgroup", options) if options.split(',').any(|option| option == "memory") => Version::One,
-        ("cgroup2", _) => Version::Two,
+fn mounted(mount: &Line, groups: &str) -> Option<Vec<Place>> {
+    let (root, point) = (plain(mount.root), plain(mount.point));
+    let version = match mount.kind {
+        b"cgroup" if has_option(mount.system, "memory") => Version::One,
+        b"cgroup2" => Version::Two,
         _ => return None,
     };
     let group = groups.lines().find_map(|line| {
@@ -261,7 +259,7 @@ fn mounted(mount: &str, groups: &str) -> Option<Vec<Place>> {
     })?;
     // A container sees a part of the tree.
     let below = Path::new(group).strip_prefix(root).ok()?;
-    let own = if below.as_os_str().is_empty() { PathBuf::from(point) } else { Path::new(point).join(below) };
+    let own = if below.as_os_str().is_empty() { point } else { point.join(below) };
     let place = |parent: &Path| Place { version, own: own.clone(), parent: parent.to_owned() };
     Some(match version {
         Version::One => vec![place(&own)],
@@ -290,6 +288,10 @@ fn write(path: &Path, value: u64) -> Result<()> {
 mod tests {
     use super::*;
 
+    fn found(mounts: &str, groups: &str) -> Vec<Place> {
+        places(&MountTable::from(mounts.to_owned()), groups)
+    }
+
     #[test]
     fn version_one_is_found_by_its_controller() {
         let mounts = "33 31 0:30 / /sys/fs/cgroup/cpuacct rw - cgroup cgroup rw,cpuacct\n\
@@ -297,14 +299,14 @@ mod tests {
         let groups = "5:cpuacct:/x\n4:memory:/some/where\n0::/\n";
         let own = PathBuf::from("/sys/fs/cgroup/memory/some/where");
         let expected = Place { version: Version::One, own: own.clone(), parent: own };
-        assert_eq!(places(mounts, groups), [expected]);
+        assert_eq!(found(mounts, groups), [expected]);
     }
 
     #[test]
     fn version_two_is_tried_here_and_one_above() {
         let mounts = "30 24 0:26 / /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
         let parents = |groups: &str| -> Vec<_> {
-            places(mounts, groups).into_iter().map(|place| place.parent).collect()
+            found(mounts, groups).into_iter().map(|place| place.parent).collect()
         };
         let at = |path: &str| PathBuf::from(path);
         assert_eq!(
@@ -317,10 +319,10 @@ mod tests {
     #[test]
     fn what_a_container_cannot_see_is_no_place() {
         let part = "30 24 0:26 /docker/1 /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
-        assert_eq!(places(part, "0::/docker/1\n").len(), 1);
-        assert_eq!(places(part, "0::/../2\n"), []);
-        assert_eq!(places("", "0::/\n"), []);
-        assert_eq!(places("nothing of a mount\n - cgroup2\n", "0\n"), []);
+        assert_eq!(found(part, "0::/docker/1\n").len(), 1);
+        assert_eq!(found(part, "0::/../2\n"), []);
+        assert_eq!(found("", "0::/\n"), []);
+        assert_eq!(found("nothing of a mount\n - cgroup2\n", "0\n"), []);
     }
 
     #[test]

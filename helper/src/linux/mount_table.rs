@@ -24,30 +24,70 @@ pub(crate) fn keep_apart() -> Result<()> {
 /// The text of the table.
 pub(crate) struct MountTable(pub(super) Vec<u8>);
 
-#[cfg(all(test, feature = "bubblewrap"))]
+#[cfg(test)]
 impl From<String> for MountTable {
     fn from(text: String) -> Self {
         MountTable(text.into_bytes())
     }
 }
 
-/// One line, with paths as they are written there.
+/// One line, with paths as they are written there: see [`plain`].
 #[derive(Clone, Copy)]
-struct Line<'a> {
+#[cfg_attr(
+    not(feature = "bubblewrap"),
+    expect(dead_code, reason = "only bubblewrap's mounts are told apart")
+)]
+pub(crate) struct Line<'a> {
+    id: &'a [u8],
+    parent: &'a [u8],
     /// Which file system.
     device: &'a [u8],
     /// Which part of it.
-    root: &'a [u8],
-    point: &'a [u8],
-    kind: &'a [u8],
+    pub(crate) root: &'a [u8],
+    pub(crate) point: &'a [u8],
+    /// The mount's own options.
+    pub(crate) options: &'a [u8],
+    /// Whether mounts in it are copied to or from others; see mount_namespaces(7).
+    spreads: bool,
+    pub(crate) kind: &'a [u8],
+    /// The file system's options.
+    pub(crate) system: &'a [u8],
+}
+
+impl<'a> Line<'a> {
+    fn of(line: &'a [u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let mut field = || fields.next();
+        let (id, parent, device, root, point, options) =
+            (field()?, field()?, field()?, field()?, field()?, field()?);
+        let mut spreads = false;
+        loop {
+            match field()? {
+                b"-" => break,
+                tag => spreads |= tag.starts_with(b"shared:") || tag.starts_with(b"master:"),
+            }
+        }
+        let (kind, _source, system) = (field()?, field()?, field()?);
+        Some(Line { id, parent, device, root, point, options, spreads, kind, system })
+    }
+}
+
+/// Whether one of comma-separated options is this one.
+pub(crate) fn has_option(options: &[u8], name: &str) -> bool {
+    options.split(|byte| *byte == b',').any(|option| option == name.as_bytes())
 }
 
 impl MountTable {
     /// Not read without need: the kernel takes as long as for three mounts.
     pub(crate) fn of_this_process(step: &'static str) -> Result<Self> {
+        MountTable::read("/proc/self/mountinfo", step)
+    }
+
+    /// The same from a `/proc` that is mounted elsewhere.
+    pub(crate) fn read(path: &str, step: &'static str) -> Result<Self> {
         let mut table = Vec::with_capacity(USUAL_SIZE);
         // `take` spares the calls that ask for a size that such a file does not have.
-        File::open("/proc/self/mountinfo")
+        File::open(path)
             .and_then(|file| file.take(u64::MAX).read_to_end(&mut table))
             .context(step, "read /proc/self/mountinfo")?;
         Ok(MountTable(table))
@@ -65,33 +105,23 @@ impl MountTable {
 
     /// Whether `/proc` hides processes from whoever may not trace them; see proc(5).
     pub(crate) fn hide_processes(&self) -> bool {
-        let mut lines = self.0.split(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b' '));
-        let options = lines.rfind(|line| line.clone().nth(4) == Some(b"/proc")).and_then(Iterator::last);
-        let mut options = options.unwrap_or_default().split(|byte| *byte == b',');
+        let last = self.lines().rfind(|line| line.point == b"/proc");
+        let mut options = last.map_or(&b""[..], |line| line.system).split(|byte| *byte == b',');
         options
             .any(|option| option.starts_with(b"hidepid=") && !matches!(option, b"hidepid=off" | b"hidepid=0"))
     }
 
-    /// Whether what is mounted in one of them arrives in copies, or the other way round; see mount_namespaces(7).
+    /// Whether what is mounted in one of them arrives in copies, or the other way round.
     #[cfg(feature = "bubblewrap")]
     pub(crate) fn spreads(&self) -> bool {
-        let tells = |field: &[u8]| field.starts_with(b"shared:") || field.starts_with(b"master:");
-        let mut lines = self.0.split(|byte| *byte == b'\n');
-        lines.any(|line| {
-            let optional = line.split(|byte| *byte == b' ').skip(6);
-            optional.take_while(|field| *field != b"-").any(tells)
-        })
+        self.lines().any(|line| line.spreads)
     }
 
     /// Where what no other mount covers is mounted, and with which of its own options; see mount(8).
     #[cfg(feature = "bubblewrap")]
     pub(crate) fn uncovered(&self) -> Vec<(PathBuf, Vec<&[u8]>)> {
-        let lines = self.0.split(|byte| *byte == b'\n').filter_map(|line| {
-            let mut fields = line.split(|byte| *byte == b' ');
-            let (own, parent) = (fields.next()?, fields.next()?);
-            Some((own, parent, plain(fields.nth(2)?), fields.next()?))
-        });
-        let mut mounts: Vec<_> = lines.collect();
+        let mut mounts: Vec<_> =
+            self.lines().map(|line| (line.id, line.parent, plain(line.point), line.options)).collect();
         let parents: HashMap<_, _> = mounts.iter().map(|(own, parent, ..)| (*own, *parent)).collect();
         let placed = mounts.iter().filter(|(own, parent, ..)| own != parent);
         let placed: HashSet<_> = placed.map(|(_, parent, point, _)| (*parent, point.clone())).collect();
@@ -149,13 +179,9 @@ impl MountTable {
         names
     }
 
-    fn lines(&self) -> impl Iterator<Item = Line<'_>> {
-        self.0.split(|byte| *byte == b'\n').filter_map(|line| {
-            let mut fields = line.split(|byte| *byte == b' ');
-            let (device, root, point) = (fields.nth(2)?, fields.next()?, fields.next()?);
-            let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-            Some(Line { device, root, point, kind })
-        })
+    /// What is no line of such a table is passed over.
+    pub(crate) fn lines(&self) -> impl DoubleEndedIterator<Item = Line<'_>> {
+        self.0.split(|byte| *byte == b'\n').filter_map(Line::of)
     }
 }
 
@@ -165,7 +191,7 @@ fn joined(path: &Path, rest: &Path) -> PathBuf {
 }
 
 /// A path without the octal numbers that stand for blanks and backslashes.
-fn plain(field: &[u8]) -> PathBuf {
+pub(crate) fn plain(field: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [first, after @ ..] = rest {

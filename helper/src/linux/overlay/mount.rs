@@ -3,6 +3,7 @@
 
 use super::{Layers, STEP};
 use crate::error::{Context, Hint, Result, failure};
+use crate::linux::mount_table::{MountTable, has_option};
 use crate::linux::namespaces::root::{hidden, hidden_on_host};
 use crate::linux::sys;
 use agentkit_protocol::{Commit, FailureKind};
@@ -70,16 +71,12 @@ enum Lower<'a> {
     Holds(&'a [u8]),
 }
 
-/// See proc_pid_mountinfo(5). Spaces are written otherwise there, and `stage` has none.
-fn find_lower<'a>(mounts: &'a [u8], stage: &Path) -> Option<Lower<'a>> {
+/// Spaces are written otherwise there, and `stage` has none.
+fn find_lower<'a>(mounts: &'a MountTable, stage: &Path) -> Option<Lower<'a>> {
     let mut found = None;
-    for line in mounts.split(|&byte| byte == b'\n') {
-        let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
-        let (Some(point), Some(&own), Some(&system)) = (fields.get(4), fields.get(5), fields.last()) else {
-            continue;
-        };
-        match point.strip_prefix(stage.as_os_str().as_bytes()) {
-            Some(b"") => found = Some(Lower::Alone { own, system }),
+    for line in mounts.lines() {
+        match line.point.strip_prefix(stage.as_os_str().as_bytes()) {
+            Some(b"") => found = Some(Lower::Alone { own: line.options, system: line.system }),
             Some([b'/', below @ ..]) => return Some(Lower::Holds(below)),
             _ => {}
         }
@@ -90,12 +87,9 @@ fn find_lower<'a>(mounts: &'a [u8], stage: &Path) -> Option<Lower<'a>> {
 /// What the host's mount forbids, the overlay has to forbid anew.
 fn mount_attributes(path: &Path, commit: Commit) -> Result<u64> {
     // The jail's own, below the current directory.
-    let mounts = std::fs::read("proc/self/mountinfo").context(STEP, "read /proc/self/mountinfo")?;
+    let mounts = MountTable::read("proc/self/mountinfo", STEP)?;
     let refuse =
         |message: std::fmt::Arguments, hint| Err(failure(FailureKind::Host, STEP, message)).hint(hint);
-    let has = |options: &[u8], name: &str| {
-        options.split(|&byte| byte == b',').any(|option| option == name.as_bytes())
-    };
     match find_lower(&mounts, &hidden_on_host(STAGE)) {
         // An overlay shows what a mount in its lower layer covers. Without privileges over that mount the kernel
         // refuses, with them it does not.
@@ -104,7 +98,7 @@ fn mount_attributes(path: &Path, commit: Commit) -> Result<u64> {
             "an overlay is made of one mount: use a bind work dir",
         ),
         Some(Lower::Alone { own, system })
-            if commit != Commit::Never && (has(own, "ro") || has(system, "ro")) =>
+            if commit != Commit::Never && (has_option(own, "ro") || has_option(system, "ro")) =>
         {
             refuse(
                 format_args!("the work dir {path:?} is mounted read-only, so nothing could be committed"),
@@ -113,7 +107,8 @@ fn mount_attributes(path: &Path, commit: Commit) -> Result<u64> {
         }
         Some(Lower::Alone { own, .. }) => {
             let noted = [("noexec", libc::MOUNT_ATTR_NOEXEC), ("nosymfollow", libc::MOUNT_ATTR_NOSYMFOLLOW)];
-            let kept = noted.into_iter().filter(|(name, _)| has(own, name)).map(|(_, attribute)| attribute);
+            let kept =
+                noted.into_iter().filter(|(name, _)| has_option(own, name)).map(|(_, attribute)| attribute);
             Ok(kept.fold(libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV, |all, one| all | one))
         }
         None => {
@@ -155,14 +150,14 @@ mod tests {
             |point: &str| format!("36 35 98:0 / {point} rw,noexec master:1 - ext3 /dev/root rw,quota\n");
         let stage = Path::new("/usr/.stage");
         let others = ["/", "/usr", "/usr/.stage2", "/usr/.stage2/x", "/a/usr/.stage/b"].map(line).concat();
-        assert_eq!(find_lower(others.as_bytes(), stage), None);
-        let alone = others.clone() + &line("/usr/.stage");
+        assert_eq!(find_lower(&MountTable::from(others.clone()), stage), None);
+        let alone = others + &line("/usr/.stage");
         let expected = Lower::Alone { own: b"rw,noexec", system: b"rw,quota" };
-        assert_eq!(find_lower(alone.as_bytes(), stage), Some(expected));
-        let holds = alone + &line(r"/usr/.stage/a\040b/c");
-        assert_eq!(find_lower(holds.as_bytes(), stage), Some(Lower::Holds(br"a\040b/c")));
-        for junk in [&b""[..], b"1 2\n\n 3", b"1 2 3 4 /usr/.stage"] {
-            assert_eq!(find_lower(junk, stage), None);
+        assert_eq!(find_lower(&MountTable::from(alone.clone()), stage), Some(expected));
+        let holds = MountTable::from(alone + &line(r"/usr/.stage/a\040b/c"));
+        assert_eq!(find_lower(&holds, stage), Some(Lower::Holds(br"a\040b/c")));
+        for junk in ["", "1 2\n\n 3", "1 2 3 4 /usr/.stage"] {
+            assert_eq!(find_lower(&MountTable::from(junk.to_owned()), stage), None);
         }
     }
 }
