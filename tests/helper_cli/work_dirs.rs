@@ -58,8 +58,10 @@ fn the_group_bit_of_directories_can_be_set() -> Result<(), Stop> {
         exec 9< b; chmod 2755 /proc/self/fd/9 2> /dev/null || chmod 2755 b; test \"$(stat -c %a b)\" = 2755;\n\
         for no in none f/x; do ! chmod 2755 $no 2> message; grep -q 'cannot access\\|cannot operate\\|No such\\|not permitted' message; done;\n\
         chmod 2755 f 2> message && echo file || grep -o 'Operation not permitted' message";
-    let policy =
-        |workdir: WorkDir, place: &str| Policy { workdir, ..Policy::new(["sh", "-c", script, place]) };
+    let policy = |workdir: WorkDir, place: &str| {
+        let argv = ["sh", "-c", script, place].map(Bytes::from).to_vec();
+        Policy { workdir, argv, ..desk.policy(script) }
+    };
     let overlay = WorkDir::Overlay { path: work(), commit: Commit::Never };
     let mut with_rule = policy(WorkDir::Scratch, &desk.path("work").display().to_string());
     with_rule.rules = vec![Rule { path: work(), access: Access::Rw }];

@@ -2,7 +2,7 @@
 //! it is killed.
 
 use crate::jail::desk::{Desk, json};
-use crate::jail::stage::{helper, unique};
+use crate::jail::stage::{ROOM_FOR_ALL, helper, unique};
 use crate::support::{PATIENCE, Stop, eventually, processes, with_more_time};
 use agentkit_protocol::{Bytes, Choice, Policy};
 use nix::sys::signal::{Signal, kill};
@@ -16,6 +16,7 @@ use std::time::Duration;
 fn policy(mechanism: Choice, script: &str) -> Policy {
     let mut policy = Policy { mechanism, ..Policy::new(["sh", "-c", script]) };
     policy.limits.wall_ms = 60_000;
+    policy.limits.disk = ROOM_FOR_ALL;
     policy
 }
 

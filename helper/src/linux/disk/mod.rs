@@ -28,6 +28,9 @@ const LAST_SLICE: Duration = Duration::from_millis(100);
 const MOST_ENTRIES: u64 = 1 << 20;
 /// So many bytes may be where the run lets nobody look.
 const HIDDEN: u64 = u64::MAX;
+/// So many counts in a row must have met that: honest programs, too, close a directory for a moment, and others may take
+/// what is missing just then.
+const MOST_HIDDEN: u8 = 3;
 /// Files are dated by a clock that goes in steps of at most this.
 const CLOCK_STEP: Duration = Duration::from_millis(10);
 
@@ -43,6 +46,8 @@ pub(crate) struct Disk {
     count: Option<Count>,
     /// The most that its file system had less than before, whoever took it.
     pub(crate) peak_lost: u64,
+    /// How many counts in a row have met what nobody may look at.
+    hidden: u8,
     /// Whether the run kept some of it from being counted.
     pub(crate) hid_some: bool,
     /// Whether more was left than the run may add.
@@ -70,6 +75,7 @@ impl Disk {
             before: Before::default(),
             count: None,
             peak_lost: 0,
+            hidden: 0,
             hid_some: false,
             left_too_much: false,
         }
@@ -77,7 +83,7 @@ impl Disk {
 
     /// Whether the run has added more than `limit` bytes: its file system has lost as much, which is cheap to see but may
     /// be the work of others, and files that changed since the start take as much more, which is slow to count. What it
-    /// hides from the count is taken for too much.
+    /// keeps hidden from the count is taken for too much.
     pub(crate) fn is_over(&mut self, limit: u64, proc: &OwnedFd, processes: &[Process]) -> bool {
         self.before.go_on(&self.workdir, self.started);
         if self.lost() <= limit {
@@ -86,14 +92,25 @@ impl Disk {
         }
         let Some(mut count) = self.count.take().or_else(|| self.begin(proc, processes)) else {
             // Not to be read any more, which is the run's own doing.
-            self.hid_some = true;
-            return true;
+            return self.is_hidden_for_long();
         };
         let unfinished = count.go_on(self.started, &self.before, limit, SLICE);
+        if count.bytes == HIDDEN {
+            return self.is_hidden_for_long();
+        }
         let over = count.bytes > limit;
-        self.hid_some |= count.bytes == HIDDEN;
-        self.count = unfinished.then_some(count);
+        if unfinished {
+            self.count = Some(count);
+        } else {
+            self.hidden = 0;
+        }
         over
+    }
+
+    fn is_hidden_for_long(&mut self) -> bool {
+        self.hidden = self.hidden.saturating_add(1);
+        self.hid_some = self.hidden >= MOST_HIDDEN;
+        self.hid_some
     }
 
     /// The last look, when all processes are dead: what a command adds fast, and then ends, no other look sees. A tree
@@ -299,6 +316,33 @@ mod tests {
         fs::write(dir.path().join("new"), vec![1; 4 << 20]).unwrap();
         fs::rename(dir.path().join("new"), &old).unwrap();
         assert!(counted(&disk, &proc, &[]) >= 4 << 20);
+    }
+
+    #[test]
+    fn only_what_stays_hidden_is_taken_for_too_much() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("passable");
+        fs::create_dir(&place).unwrap();
+        let close = |closed| {
+            let mode = if closed { 0o300 } else { 0o700 };
+            fs::set_permissions(&place, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let mut disk = Disk::new(OwnedFd::from(File::open(dir.path()).unwrap()), 0);
+        // Others take more and more.
+        disk.most_free = u64::MAX;
+        let proc = OwnedFd::from(File::open("/proc").unwrap());
+        close(true);
+        // Whoever can read everything finds everything.
+        let all = fs::read_dir(&place).is_ok();
+        let mut counts = |closed, times: u8| {
+            close(closed);
+            (0..times).map(|_| disk.is_over(1 << 20, &proc, &[])).filter(|over| *over).count()
+        };
+        assert_eq!(counts(true, MOST_HIDDEN - 1), 0);
+        assert_eq!(counts(false, 1), 0);
+        assert_eq!(counts(true, MOST_HIDDEN - 1), 0);
+        assert_eq!(counts(true, 1), usize::from(!all));
+        close(false);
     }
 
     #[test]
