@@ -260,7 +260,8 @@ fn jails(levels: usize, more: &str) -> Result<Around, Stop> {
     need("userns")?;
     let own = std::env::current_exe()?;
     let stage = helper().parent().unwrap_or(Path::new("/"));
-    let limits = "--proc full --wall 60s --cpu 60s --memory 2G --disk 1024G --processes 400 --open-files 1024";
+    let limits =
+        "--proc full --wall 60s --cpu 60s --memory 2G --disk 1024G --processes 400 --open-files 1024";
     let mut jail = vec![helper().to_string_lossy().into_owned()];
     jail.extend(limits.split(' ').chain(more.split_whitespace()).map(str::to_owned));
     for shown in [own.as_path(), stage] {
