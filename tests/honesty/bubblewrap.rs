@@ -23,6 +23,7 @@ pub(crate) const TESTS: &[Named] = &[
     ("rules_mean_what_they_mean_elsewhere", rules_mean_what_they_mean_elsewhere),
     ("rules_on_what_it_makes_itself", rules_on_what_it_makes_itself),
     ("what_walks_a_tree_finds_what_is_in_it", what_walks_a_tree_finds_what_is_in_it),
+    ("a_work_dir_in_a_place_that_is_private", a_work_dir_in_a_place_that_is_private),
     ("what_the_host_mounts_meanwhile_is_told", what_the_host_mounts_meanwhile_is_told),
     ("what_could_not_be_restricted_is_not_shown", what_could_not_be_restricted_is_not_shown),
     ("the_kernels_settings_are_only_read", the_kernels_settings_are_only_read),
@@ -197,6 +198,8 @@ fn rules_on_what_it_makes_itself() -> Result<(), Stop> {
         (Net::Loopback, each(Access::Hide, &[&file]), true),
         (Net::Loopback, each(Access::Hide, &["/etc"]), true),
         (Net::Loopback, each(Access::Rw, &[&link]), true),
+        (Net::Loopback, each(Access::Rw, &[&dir]), true),
+        (Net::Loopback, [each(Access::Tmpfs, &[&dir]), each(Access::Rw, &[&below])].concat(), true),
         (Net::Loopback, each(Access::Tmpfs, &[&dir, &below, &link]), true),
         (Net::Loopback, each(Access::Tmpfs, &["/etc"]), false),
         (Net::Loopback, each(Access::Tmpfs, &["/etc/ssl"]), false),
@@ -218,6 +221,27 @@ fn rules_on_what_it_makes_itself() -> Result<(), Stop> {
             let is_named = failure.message.contains("the mechanism bubblewrap cannot");
             assert!(is_named && failure.hint.is_some(), "{asked:?}: {failure}");
         }
+    }
+    Ok(())
+}
+
+/// The way to it leads through a link of the jail's own.
+fn a_work_dir_in_a_place_that_is_private() -> Result<(), Stop> {
+    let desk = desk()?;
+    let private = tempfile::tempdir_in("/tmp")?;
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o755))?;
+    let work = private.path().join("work");
+    fs::create_dir(&work)?;
+    let script = "echo x >new && find \"$PWD\" && cd / && cd \"$OLDPWD\" && cat new; echo y >../other";
+    let rules = [Vec::new(), vec![Rule { path: Bytes::from(work.clone()), access: Access::Ro }]];
+    for rules in rules {
+        let asked = Policy { workdir: WorkDir::Bind(Bytes::from(work.clone())), rules, ..policy(script) };
+        let run = desk.launch(&asked)?;
+        let usual = desk.launch(&Policy { mechanism: Choice::Namespaces, ..asked.clone() })?;
+        assert_eq!((run.status, &run.stdout), (usual.status, &usual.stdout), "{run:?}, {usual:?}");
+        assert_eq!(work.join("new").exists(), asked.rules.is_empty(), "{run:?}");
+        assert!(!private.path().join("other").exists());
+        drop(fs::remove_file(work.join("new")));
     }
     Ok(())
 }

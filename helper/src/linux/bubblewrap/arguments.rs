@@ -35,12 +35,14 @@ pub(super) struct Arguments {
     pub(super) words: Vec<CString>,
     /// What bubblewrap and init find by their numbers.
     pub(super) files: Vec<OwnedFd>,
+    /// Where what of the host's the command may write will be mounted.
+    pub(super) writable: Vec<PathBuf>,
 }
 
 impl Arguments {
     /// Those for one jail. `channel` is init's.
     pub(super) fn of(task: &Task, view: &View, channel: BorrowedFd) -> Result<Self> {
-        let Options { text, mut files, .. } = Options::of(task, view)?;
+        let Options { text, mut files, writable, .. } = Options::of(task, view)?;
         let write = || -> io::Result<File> {
             let mut file = File::from(memfd_create(c"arguments", MFdFlags::MFD_CLOEXEC)?);
             file.write_all(&text)?;
@@ -61,7 +63,8 @@ impl Arguments {
         }
         files.push(options.into());
         let words = words.map(CString::new).into_iter().collect::<std::result::Result<_, _>>();
-        Ok(Arguments { words: words.map_err(io::Error::from).context(STEP, "make an argument")?, files })
+        let words = words.map_err(io::Error::from).context(STEP, "make an argument")?;
+        Ok(Arguments { words, files, writable })
     }
 }
 
@@ -74,6 +77,7 @@ struct Options {
     made: BTreeSet<PathBuf>,
     /// Links to private directories, and where those are.
     private: Vec<(PathBuf, PathBuf)>,
+    writable: Vec<PathBuf>,
 }
 
 impl Options {
@@ -233,7 +237,10 @@ impl Options {
             let source = entry.stands_at().unwrap_or(path);
             match entry.access {
                 Access::ReadOnly | Access::Readable => self.bind("--ro-bind", source, path)?,
-                Access::Writable => self.bind("--bind", source, path)?,
+                Access::Writable => {
+                    self.writable.push(self.real(path));
+                    self.bind("--bind", source, path)?;
+                }
                 Access::Private if self.made.contains(path) => return Err(refuse::tmpfs(path)),
                 Access::Private => self.make_private_directory(path, &number.to_string(), "0755")?,
                 Access::Hidden if !self.is_shown(view, path) => {}

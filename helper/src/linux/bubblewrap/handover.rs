@@ -31,7 +31,7 @@ pub(super) struct Handover {
     spelling: Bytes,
     /// What must stand inside where it was judged outside: path, device and inode.
     shown: Vec<(Bytes, u64, u64)>,
-    /// What of that the command may write.
+    /// Where what of that is mounted that the command may write.
     writable: Vec<Bytes>,
     workdir: Option<Bytes>,
     pub(super) launcher: Namespaces,
@@ -51,7 +51,13 @@ struct Executable {
 }
 
 impl Handover {
-    pub(super) fn new(task: &Task, view: &View, launcher: Namespaces, gap: Gap) -> Self {
+    pub(super) fn new(
+        task: &Task,
+        view: &View,
+        launcher: Namespaces,
+        gap: Gap,
+        writable: &[PathBuf],
+    ) -> Self {
         let sources = view.entries.iter().filter(|entry| entry.access.has_source());
         Handover {
             policy: policy(task.plan),
@@ -63,11 +69,7 @@ impl Handover {
             }),
             directory: bytes(&task.directory),
             spelling: bytes(&task.spelling),
-            writable: sources
-                .clone()
-                .filter(|it| it.access.is_writable())
-                .map(|it| bytes(&it.path))
-                .collect(),
+            writable: writable.iter().map(bytes).collect(),
             shown: sources.map(|it| (bytes(&it.path), it.identity().0, it.identity().1)).collect(),
             workdir: view.workdir.as_ref().map(bytes),
             launcher,

@@ -186,11 +186,11 @@ fn start(
 ) -> Result<Option<Executed>> {
     let Some(program) = handover.program()? else { return Ok(None) };
     // The private directories by their own names, and not by the links to them: whatever walks a tree follows none where it
-    // begins, and whoever copies one would copy the link.
+    // begins, and whoever copies one would copy the link. What lies in one is found by either.
     let real = |path: &Path| path.canonicalize().context(STEP, format_args!("resolve {path:?}"));
     let (directory, home, temporary) =
         (real(handover.directory())?, real(Path::new(HOME))?, real(Path::new(TEMPORARY))?);
-    let spelling = if directory.starts_with(PRIVATE) { &directory } else { handover.spelling() };
+    let spelling = if handover.directory().is_symlink() { &directory } else { handover.spelling() };
     let places =
         Places { directory: &directory, spelling, home: &home, temporary: &temporary, variables: &[] };
     // All of it is inherited.

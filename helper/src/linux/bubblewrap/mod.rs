@@ -71,7 +71,8 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance, lifeline: Option<&Owne
     let gap = gap(&entrance.view, &mounts);
     let (ours, theirs) = message::channel()?;
     let arguments = Arguments::of(task, &entrance.view, theirs.as_fd())?;
-    Handover::new(task, &entrance.view, outside.namespaces, gap).send(ours.as_fd(), &entrance.relays)?;
+    Handover::new(task, &entrance.view, outside.namespaces, gap, &arguments.writable)
+        .send(ours.as_fd(), &entrance.relays)?;
     let caller = Caller::new(lifeline)?;
     let guard = Guard::start()?;
     let (said, words) = io::pipe().context(STEP, "pipe")?;

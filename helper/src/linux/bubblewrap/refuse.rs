@@ -24,9 +24,10 @@ pub(super) fn what_it_cannot(task: &Task, view: &View) -> Result<()> {
     if let Some((_, what)) = refused.into_iter().find(|(asks, _)| *asks) {
         return Err(cannot(what)).hint(HINT);
     }
-    if task.guards.protect_something() {
-        return Err(cannot("protect names that git executes in a repository that may be written"))
-            .hint(HOW_TO_DO_WITHOUT);
+    if let Some(name) = task.guards.first() {
+        let what =
+            format!("protect names that git executes in a repository that may be written, as {name:?}");
+        return Err(cannot(&what)).hint(HOW_TO_DO_WITHOUT);
     }
     if task.identity.gives_up_root() {
         owners(view)?;

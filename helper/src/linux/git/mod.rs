@@ -39,7 +39,7 @@ const STEP: &str = "git names";
 /// For a mechanism that cannot protect them.
 #[cfg(any(feature = "bubblewrap", without_namespaces))]
 pub(crate) const HOW_TO_DO_WITHOUT: &str = "`git` can be `off` in the policy (--git off), for a repository whose hooks and settings you \
-    look at before you use it";
+    look at before you use it; what an earlier run left in .agentkit-quarantine counts until you remove it";
 
 /// When an inode was last changed in any way: seconds and nanoseconds.
 type Time = (i64, i64);
@@ -79,10 +79,10 @@ impl Guards {
         Ok(Guards(guards))
     }
 
-    /// Whether there is any name to be protected.
+    /// The first name to be protected, if there is any.
     #[cfg(any(feature = "bubblewrap", without_namespaces))]
-    pub(crate) fn protect_something(&self) -> bool {
-        self.0.iter().any(|guard| !guard.known.covers.is_empty())
+    pub(crate) fn first(&self) -> Option<PathBuf> {
+        self.0.iter().find_map(|guard| Some(guard.path.join(guard.known.covers.first_key_value()?.0)))
     }
 
     /// Protects the names in the root that is being built.

@@ -24,12 +24,10 @@ pub(crate) fn what_takes_namespaces(task: &Task, mechanism: Mechanism) -> Result
     if !task.plan.watched_ports.is_empty() {
         return cannot("give a loopback whose ports are watched (watch.tcp_ports)");
     }
-    if task.guards.protect_something() {
-        return Err(self::cannot(
-            mechanism,
-            "protect names that git executes in a repository that may be written",
-        ))
-        .hint(&format!("{HOW_TO_DO_WITHOUT}; {HINT}"));
+    if let Some(name) = task.guards.first() {
+        let what =
+            format!("protect names that git executes in a repository that may be written, as {name:?}");
+        return Err(self::cannot(mechanism, &what)).hint(&format!("{HOW_TO_DO_WITHOUT}; {HINT}"));
     }
     Ok(())
 }
