@@ -5,7 +5,9 @@ use crate::support::need::need;
 use crate::support::seccomp::preloader;
 use crate::support::{Stop, listener::Listener};
 use crate::tests;
-use agentkit_protocol::{Control, FailureKind, Mechanism, Policy, Probe};
+use agentkit_protocol::{Bytes, Choice, Control, FailureKind, Mechanism, Policy, Probe};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 tests![
     a_namespace_without_its_privileges,
@@ -38,10 +40,33 @@ fn a_namespace_without_its_privileges() -> Result<(), Stop> {
 fn a_root_without_cap_sys_admin() -> Result<(), Stop> {
     need("root")?;
     let desk = Desk::new()?;
-    // With a PATH of system directories: what lies in root's home takes what it lacks to be shown.
-    let before = ["env", "PATH=/usr/bin:/bin", "setpriv", "--bounding-set", "-sys_admin"].map(str::to_owned);
-    let scratch = desk.call_under(&before, &[], &json(&Policy::new(["sh", "-c", "echo ran; id -u"]))?)?;
-    assert_eq!((scratch.status.code(), &scratch.stdout[..]), (Some(0), &b"ran\n1000\n"[..]), "{scratch:?}");
+    let before = |path: &str| {
+        ["env", &format!("PATH={path}/usr/bin:/bin"), "setpriv", "--bounding-set", "-sys_admin"]
+            .map(str::to_owned)
+    };
+    // What lies in root's home takes what it lacks to be shown. Most commands do without.
+    let home = desk.path("home");
+    fs::create_dir_all(home.join("tool/bin"))?;
+    fs::copy("/bin/true", home.join("tool/bin/tool"))?;
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o700))?;
+    let asked = |argv: &[&str]| {
+        let argv = argv.iter().map(|word| Bytes::from(*word));
+        json(&Policy { mechanism: Choice::Namespaces, ..Policy::new(argv) })
+    };
+    for path in [String::new(), format!("{}:", home.join("tool/bin").display())] {
+        let before = before(&path);
+        let scratch = desk.call_under(&before, &[], &asked(&["sh", "-c", "echo ran; id -u"])?)?;
+        let said = (scratch.status.code(), &scratch.stdout[..]);
+        assert_eq!(said, (Some(0), &b"ran\n1000\n"[..]), "{scratch:?}");
+    }
+    let closed =
+        desk.call_under(&before(&format!("{}:", home.join("tool/bin").display())), &[], &asked(&["tool"])?)?;
+    let message = String::from_utf8_lossy(&closed.stderr).into_owned();
+    assert!(
+        closed.status.code() == Some(125) && message.contains("tool/bin/tool\" is closed to"),
+        "{closed:?}"
+    );
+    let before = before("");
     // So does mapping the owner of a host directory. It says so, and nothing changes hands on disk.
     let bound = desk.call_under(&before, &[], &json(&desk.tracer())?)?;
     let message = String::from_utf8_lossy(&bound.stderr).into_owned();

@@ -21,6 +21,8 @@ mod attributes;
 mod bubblewrap;
 mod cgroup;
 mod claims;
+#[cfg(with_namespaces)]
+mod closed;
 mod cpu;
 mod descriptors;
 mod disk;

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::input::Stdin;
 use crate::validate::Plan;
 use agentkit_protocol::{Choice, Control, GitNames};
-#[cfg(any(feature = "landlock", feature = "bubblewrap"))]
+#[cfg(any(feature = "landlock", with_namespaces))]
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -38,8 +38,8 @@ pub(crate) struct Task<'a> {
     pub(crate) program: Option<&'a Program>,
     /// What a program needs of the host, in a probe too.
     #[cfg_attr(
-        not(any(feature = "landlock", feature = "bubblewrap")),
-        expect(dead_code, reason = "the others have it in their view")
+        not(any(feature = "landlock", with_namespaces)),
+        expect(dead_code, reason = "rlimits confines no file")
     )]
     grants: &'a [PathBuf],
     /// The caller's terminal, if the command is to have one of its own.
@@ -55,7 +55,7 @@ pub(crate) struct Task<'a> {
 impl Task<'_> {
     /// Whether a program alone asks for this place. It helps nobody where it is closed to whom root becomes, as below root's
     /// home.
-    #[cfg(any(feature = "landlock", feature = "bubblewrap"))]
+    #[cfg(any(feature = "landlock", with_namespaces))]
     pub(crate) fn is_programs(&self, path: &Path) -> bool {
         self.grants.iter().any(|grant| grant == path)
     }

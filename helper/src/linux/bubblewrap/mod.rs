@@ -27,6 +27,7 @@ mod words;
 pub(crate) use init::go_on_inside;
 pub(crate) use sources::open_as_root;
 
+use super::closed;
 use super::enclosed::{self, Gap};
 use super::jail::{HeldBy, Jail};
 use super::message::{self, Message, Outside};
@@ -64,7 +65,8 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance, lifeline: Option<&Owne
     let program = program::find(&entrance.view, &mounts)?;
     let outside = Outside::look()?;
     entrance.view.hide_host_proc(&outside.processes);
-    sources::leave_out_closed(task, &mut entrance.view)?;
+    // What was not mounted before: bubblewrap was not the first to be tried then.
+    closed::leave_out(task, &mut entrance.view, |entry| entry.stands_at().is_some())?;
     refuse::what_it_cannot(task, &entrance.view)?;
     let program =
         CString::new(program.as_os_str().as_bytes()).map_err(io::Error::from).context(STEP, "its path")?;

@@ -6,7 +6,6 @@ use crate::error::{Context, Hint, Result, failure};
 use crate::linux::identity::Identity;
 use crate::linux::mount_table::keep_apart;
 use crate::linux::resolve::open_real;
-use crate::linux::task::Task;
 use crate::linux::view::{Entry, View};
 use agentkit_protocol::FailureKind;
 use nix::mount::{MsFlags, mount};
@@ -50,27 +49,4 @@ pub(crate) fn open_as_root(view: &mut View, identity: &Identity, guarded: bool) 
         entry.mount_on(stand, target)?;
     }
     Ok(())
-}
-
-/// Leaves out what a program alone asks for and the user cannot reach that root has become, if it was not mounted before:
-/// bubblewrap was not the first to be tried then. The command itself cannot do without.
-pub(super) fn leave_out_closed(task: &Task, view: &mut View) -> Result<()> {
-    let is_closed =
-        |path: &Path| open_real(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
-    let is_left_out = |entry: &Entry| {
-        entry.stands_at().is_none() && task.is_programs(&entry.path) && is_closed(&entry.path)
-    };
-    let left_out: Vec<_> = view.entries.extract_if(.., |entry| is_left_out(entry)).collect();
-    let mut programs = task.program.iter().map(|program| &program.path);
-    match programs.find(|program| left_out.iter().any(|entry| program.starts_with(&entry.path))) {
-        None => Ok(()),
-        Some(program) => Err(failure(
-            FailureKind::Host,
-            STEP,
-            format_args!(
-                "the mechanism {STEP} cannot show {program:?}, which is closed to the user that root becomes"
-            ),
-        ))
-        .hint("name a program that everybody can execute, or this mechanism (--mechanism bubblewrap)"),
-    }
 }

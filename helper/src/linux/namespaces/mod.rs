@@ -10,6 +10,7 @@ mod network;
 pub(super) mod root;
 
 use crate::error::{Context, Hint, NO_USER_NAMESPACES, NONE_FOR_ROOT, Result};
+use crate::linux::closed;
 use crate::linux::enclosed::{self, Gap};
 use crate::linux::jail::{HeldBy, Jail};
 use crate::linux::layers::Layer;
@@ -17,6 +18,7 @@ use crate::linux::message::{self, Outside};
 use crate::linux::modes;
 use crate::linux::sys::{self, Forked};
 use crate::linux::task::{Entrance, Task};
+use crate::linux::view::Entry;
 use crate::validate::Plan;
 use agentkit_protocol::{Capabilities, Mechanism, ReadBack};
 use nix::libc;
@@ -36,6 +38,10 @@ const ALL: [(i32, Option<Layer>); 6] = [
 
 /// Makes the new process, which never returns from here: it becomes the jail's init.
 pub(crate) fn enter(task: &Task<'_>, entrance: &mut Entrance) -> Result<Jail> {
+    if task.identity.gives_up_root() {
+        // What root could not open ahead, for want of CAP_SYS_ADMIN.
+        closed::leave_out(task, &mut entrance.view, Entry::is_open)?;
+    }
     let (ours, theirs) = message::channel()?;
     let flags = ALL.into_iter().filter(|(_, layer)| !layer.is_some_and(Layer::is_off));
     let flags = flags.fold(0, |all, (flag, _)| all | flag);

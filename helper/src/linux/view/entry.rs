@@ -163,7 +163,7 @@ impl Entry {
     }
 
     /// Whether root has opened it ahead.
-    #[cfg(feature = "bubblewrap")]
+    #[cfg(with_namespaces)]
     pub(crate) fn is_open(&self) -> bool {
         self.opened.is_some()
     }
