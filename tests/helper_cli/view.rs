@@ -6,13 +6,16 @@ use crate::support::need::need;
 use crate::support::{Stop, outside::Snapshot};
 use crate::tests;
 use agentkit_protocol::{
-    Access, Bytes, Choice, Commit, Control, FailureKind, Level, Policy, ProcFiles, Rule, WorkDir,
+    Access, Bytes, Choice, Commit, Control, FailureKind, GitNames, Level, Mechanism, Policy, ProcFiles, Rule,
+    WorkDir,
 };
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 tests![
     the_longest_path_decides,
@@ -20,6 +23,8 @@ tests![
     unusual_names_in_rules,
     rules_by_way_of_links,
     a_socket_by_way_of_var_run,
+    a_way_out_that_a_jail_has_made,
+    what_is_renamed_meanwhile_brings_about_no_lesser_jail,
     absent_paths_leave_nothing,
     rules_that_would_hand_over_the_host,
     rules_that_disagree,
@@ -157,6 +162,82 @@ fn a_socket_by_way_of_var_run() -> Result<(), Stop> {
     let output = desk.call_under(&before, &[], &json(&policy)?)?;
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "x\n".into()), "{output:?}");
     Ok(())
+}
+
+/// A run leaves a link in its work dir, and the next policy names a path that leads through it.
+fn a_way_out_that_a_jail_has_made() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    fs::create_dir_all(desk.path("secret/below"))?;
+    fs::write(desk.path("secret/id"), "canary")?;
+    fs::set_permissions(desk.path("secret"), fs::Permissions::from_mode(0o777))?;
+    fs::set_permissions(desk.path("secret/id"), fs::Permissions::from_mode(0o666))?;
+    let plant = format!("ln -s '{}' out; mkdir in; ln -s in within", desk.path("secret").display());
+    assert_eq!(desk.launch(&desk.policy(&plant))?.status.code(), Some(0));
+    let work = desk.path("work");
+    let script = format!(
+        "cat '{0}/id'; echo evil >'{0}/id'; cat below/id; echo evil >../id",
+        work.join("out").display()
+    );
+    let refused = |asked: &Policy| -> Result<(), Stop> {
+        let run = desk.launch(asked)?;
+        let failure = run.failure()?;
+        assert_eq!(failure.kind, FailureKind::Policy, "{failure}");
+        assert!(failure.message.contains("leads out") && failure.hint.is_some(), "{failure}");
+        assert_eq!(fs::read(desk.path("secret/id"))?, b"canary");
+        Ok(())
+    };
+    for mechanism in [Choice::Namespaces, Choice::Landlock] {
+        for (name, access) in
+            [("out", Access::Ro), ("out", Access::Rw), ("out/id", Access::Ro), ("out/below", Access::Rw)]
+        {
+            let rules = vec![rule(work.join(name), access)];
+            refused(&Policy { mechanism, rules, git: GitNames::Off, ..desk.policy(&script) })?;
+        }
+        // What a rule lets the jail write is no other.
+        let workdir = WorkDir::Bind(Bytes::from(work.join("out/below")));
+        let rules = vec![rule(&work, Access::Rw)];
+        refused(&Policy { mechanism, rules, workdir, git: GitNames::Off, ..desk.policy(&script) })?;
+    }
+    // What stays inside widens nothing, nor does what hides more.
+    for rules in [vec![rule(work.join("within"), Access::Ro)], vec![rule(work.join("out"), Access::Hide)]] {
+        let run = desk.launch(&Policy { rules, ..desk.policy("echo ran") })?;
+        assert_eq!(text(&run.stdout), "ran\n", "{run:?}");
+    }
+    Ok(())
+}
+
+/// Whoever can write beside what is shown must not choose how it is confined.
+fn what_is_renamed_meanwhile_brings_about_no_lesser_jail() -> Result<(), Stop> {
+    let desk = Desk::new()?;
+    fs::create_dir_all(desk.path("work/sub/bin"))?;
+    fs::copy("/bin/true", desk.path("work/sub/bin/tool"))?;
+    let renames = "import os, sys\nos.chdir(sys.argv[1])\nprint(flush=True)\nwhile True: os.rename('sub', 'sub2'); os.rename('sub2', 'sub')";
+    let mut renamer = Command::new("python3");
+    let mut renamer = renamer.args(["-Ic", renames]).arg(desk.path("work")).stdout(Stdio::piped()).spawn()?;
+    let began = renamer.stdout.take().map_or(Ok(0), |mut said| said.read(&mut [0]));
+    let launches = || -> Result<(), Stop> {
+        began?;
+        let path = format!("PATH={}:$PATH", desk.path("work/sub/bin").display());
+        let sub = desk.path("work/sub");
+        let here = Policy { workdir: WorkDir::Bind(Bytes::from(sub.clone())), ..desk.policy("true") };
+        for number in 0..60_usize {
+            let run = match number % 3 {
+                0 => desk.launch(&scratch("true", vec![rule(&sub, Access::Ro)]))?,
+                1 => desk.launch(&here)?,
+                _ => desk.launch_after(&path, &json(&scratch("true", Vec::new()))?)?,
+            };
+            if let Ok(started) = run.started() {
+                assert_eq!(started.mechanism, Mechanism::Namespaces, "{run:?}");
+            } else {
+                assert_eq!(run.status.code(), Some(125), "{run:?}");
+            }
+        }
+        Ok(())
+    };
+    let outcome = launches();
+    renamer.kill()?;
+    renamer.wait()?;
+    outcome
 }
 
 fn absent_paths_leave_nothing() -> Result<(), Stop> {

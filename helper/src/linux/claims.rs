@@ -40,8 +40,8 @@ pub(crate) fn shared_place(state: &ReadBack, plan: &Plan) -> Option<&'static str
 
 /// What no look at a work dir counts.
 pub(crate) const UNCOUNTED: &str = "without what lies in other file systems that are mounted in it, and without files that \
-    are left in mappings or messages alone, or to processes that each end before a look comes to them; what comes within the \
-    last look is only reported";
+    are left in mappings or messages alone, or to processes that each end before a look comes to them, and whatever the number \
+    of files; what comes within the last look is only reported";
 
 /// What adding up tells of processor time.
 pub(crate) fn cpu() -> Level {
@@ -50,10 +50,11 @@ pub(crate) fn cpu() -> Level {
     Level::Polled(claim.to_owned())
 }
 
-/// What adding up tells of memory. `unseen` names queues that it does not see, with a comma and a space.
-pub(crate) fn polled_memory(unseen: &str) -> Level {
+/// What adding up tells of memory: whether it sees what sockets queue, and what it does not see, with a comma and a space.
+pub(crate) fn polled_memory(sees_sockets: bool, unseen: &str) -> Level {
+    let queues = if sees_sockets { "what sockets queue, " } else { "" };
     let claim = format!(
-        "the supervisor adds up every 10 ms what is resident, page tables, swapped pages, what sockets queue, and shared \
+        "the supervisor adds up every 10 ms what is resident, page tables, swapped pages, {queues}and shared \
          memory up to where it was seen mapped; not {unseen}shared memory that was unmapped but for a part between two \
          looks, what only processes hold that each end before a look comes to them and pass it on, pipes (64 MiB for each user), and the kernel's own small objects such as file locks and mappings; files in memory count \
          toward disk. Whoever keeps a process's mappings locked can delay a look, and with it signals, for seconds, and \

@@ -80,7 +80,7 @@ fn filesystem(holds: bool, gap: Option<Gap>) -> Level {
         ),
         (true, Some(Gap::MountsArrive)) => Level::Partial(
             "all but what the host mounts, while this runs, on or below what the policy shows of it: it is shown as well, and \
-             can be written as on the host"
+             can be written as on the host; and the times of the host's /dev/null, zero, full and urandom can be set"
                 .to_owned(),
         ),
         (true, Some(Gap::DevicesWritable)) => Level::Partial(
@@ -112,12 +112,14 @@ fn memory(mechanism: Mechanism, state: &ReadBack, plan: &Plan) -> Level {
     if state.memory_group.is_some_and(|limit| limit <= most) {
         return Level::Full;
     }
-    polled_memory(match mechanism {
+    match mechanism {
         // Its file systems have a size, but as many files as the kernel likes.
-        Mechanism::Bubblewrap => "queues of sockets, what the kernel keeps of each file (about 1 KiB), ",
-        _ if state.sockets_tell => "",
-        _ => "queues of sockets, ",
-    })
+        Mechanism::Bubblewrap => {
+            polled_memory(false, "queues of sockets, what the kernel keeps of each file (about 1 KiB), ")
+        }
+        _ if state.sockets_tell => polled_memory(true, ""),
+        _ => polled_memory(false, "queues of sockets, "),
+    }
 }
 
 fn disk(mechanism: Mechanism, state: &ReadBack, plan: &Plan) -> Level {

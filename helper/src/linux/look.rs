@@ -218,11 +218,10 @@ impl<'a> Looks<'a> {
         let left = left.chain(self.private.iter().map(|disk| (PRIVATE, disk)));
         let too_much = |(_, disk): &(_, &Disk)| disk.left_too_much && ended_by != EndedBy::Disk;
         list.extend(left.filter(too_much).map(|(what, disk)| {
-            let (lost, limit, also) = (disk.peak_lost, limits.disk, hid_some(disk.hid_some));
-            let evidence = format!(
-                "at the end the file system of {what} had {lost} bytes less at a limit of {limit}{also}"
-            );
-            reached(Limit::Disk, evidence)
+            reached(
+                Limit::Disk,
+                format!("at the end {}", disk_evidence([disk].into_iter(), what, limits.disk)),
+            )
         }));
         list
     }
@@ -255,15 +254,9 @@ impl<'a> Looks<'a> {
                 (Limit::Cpu, format!("killed after {used} ms of processor time at a limit of {cpu} s"))
             }
             EndedBy::Disk => {
-                let (lost, limit) = (self.lost(), limits.disk);
                 let what = if self.private.is_none() { WORK_DIR } else { EITHER };
-                let also = hid_some(self.disk.iter().chain(&self.private).any(|disk| disk.hid_some));
-                (
-                    Limit::Disk,
-                    format!(
-                        "killed when the file system of {what} had {lost} bytes less at a limit of {limit}{also}"
-                    ),
-                )
+                let disks = self.disk.iter().chain(&self.private);
+                (Limit::Disk, format!("killed when {}", disk_evidence(disks, what, limits.disk)))
             }
             EndedBy::Signal(libc::SIGXCPU) => {
                 (Limit::Cpu, format!("the command died of SIGXCPU at a processor limit of {cpu} s"))
@@ -289,13 +282,15 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// What a run has to be told that is held to have taken what others may have taken.
-fn hid_some(hid_some: bool) -> &'static str {
-    if hid_some {
-        ", and the run had closed something there, so that its part could not be counted"
-    } else {
-        ""
-    }
+/// What the run itself took, as far as that was counted, and what is missing, which others may have taken.
+fn disk_evidence<'a>(disks: impl Iterator<Item = &'a Disk> + Clone, what: &str, limit: u64) -> String {
+    let added = disks.clone().fold(0, |most: u64, disk| most.max(disk.peak_added));
+    let lost = disks.clone().fold(0, |sum: u64, disk| sum.saturating_add(disk.peak_lost));
+    let added = match disks.clone().any(|disk| disk.hid_some) {
+        true => "something that the run keeps closed could not be counted".to_owned(),
+        false => format!("at least {added} bytes were the run's"),
+    };
+    format!("{added}, of {lost} that the file system of {what} had less, at a limit of {limit}")
 }
 
 #[cfg(test)]

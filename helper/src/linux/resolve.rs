@@ -86,6 +86,21 @@ fn is_link(place: &OwnedFd) -> io::Result<bool> {
     Ok(fstat(place)?.st_mode & libc::S_IFMT == libc::S_IFLNK)
 }
 
+/// An error at a path that was judged before tells of whoever can change what leads there, and nothing of this host: it must
+/// bring about no lesser jail.
+pub(crate) fn judged<T>(path: &Path, result: io::Result<T>) -> Result<io::Result<T>> {
+    match result {
+        Err(error) if is_change(&error) => Err(replaced(path)),
+        result => Ok(result),
+    }
+}
+
+/// Whether what was there need only have been renamed or replaced.
+pub(crate) fn is_change(error: &io::Error) -> bool {
+    let changes = [libc::ENOENT, libc::ENOTDIR, libc::ELOOP, libc::ESTALE];
+    error.raw_os_error().is_some_and(|errno| changes.contains(&errno))
+}
+
 /// Somebody was faster.
 pub(crate) fn replaced(path: &Path) -> Failure {
     policy(format_args!("{path:?} was replaced while the jail was being set up"))

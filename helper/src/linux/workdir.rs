@@ -87,8 +87,8 @@ pub(crate) enum WorkPath {
     /// The same by a rule, in place of this host directory.
     ScratchAt(PathBuf),
     /// A host directory, to be read, to be written or below an overlay: its real path, device and inode when it was found,
-    /// and its path as the caller spelled it.
-    Host { path: PathBuf, identity: (u64, u64), access: Access, spelling: PathBuf },
+    /// its path as it was asked for, and that if it says by itself where it is.
+    Host { path: PathBuf, identity: (u64, u64), access: Access, asked: PathBuf, spelling: PathBuf },
 }
 
 impl WorkPath {
@@ -117,7 +117,7 @@ impl WorkPath {
                 .hint("use a directory of its own");
         }
         let spelling = spelling(asked).unwrap_or_else(|| path.clone());
-        Ok(WorkPath::Host { path, identity, access, spelling })
+        Ok(WorkPath::Host { path, identity, access, asked: asked.to_path_buf(), spelling })
     }
 
     /// Where the command starts, as the jail sees it.
@@ -136,6 +136,13 @@ impl WorkPath {
             WorkPath::ScratchAt(path) => path,
             WorkPath::Host { spelling, .. } => spelling,
         }
+    }
+
+    /// The links on the way from what was asked for to the real path.
+    pub(crate) fn links_followed(&self) -> Result<Vec<(PathBuf, PathBuf)>> {
+        let WorkPath::Host { path, asked, .. } = self else { return Ok(Vec::new()) };
+        let asked = std::path::absolute(asked).context(STEP, "find out the current directory")?;
+        if asked == *path { Ok(Vec::new()) } else { links_between(&asked, path) }
     }
 
     /// The links on the way from the spelling to the real path.

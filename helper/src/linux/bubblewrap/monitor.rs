@@ -2,7 +2,7 @@
 
 use super::STEP;
 use super::guard::Guard;
-use super::words::{Words, errno_of, hint};
+use super::words::{Words, errno_of, hint, lacks_a_source};
 use crate::error::{Context, Result, failure};
 use crate::linux::message::{self, Message};
 use crate::linux::signals::Signals;
@@ -162,7 +162,8 @@ fn reason(words: &str, status: libc::c_int) -> Failure {
         return Failure { errno, ..failure(FailureKind::Host, STEP, message) };
     }
     let hint = hint(words, errno).to_owned();
-    Failure { errno, hint: Some(hint), ..failure(FailureKind::Host, STEP, words) }
+    let kind = if lacks_a_source(words, errno) { FailureKind::Policy } else { FailureKind::Host };
+    Failure { errno, hint: Some(hint), ..failure(kind, STEP, words) }
 }
 
 #[cfg(test)]
@@ -208,6 +209,19 @@ mod tests {
             ("bwrap: no: Operation not permitted", Some(libc::EPERM))
         );
         assert!(failure.hint.is_some() && !is_left);
+    }
+
+    #[test]
+    fn whoever_takes_away_what_is_shown_brings_about_no_lesser_jail() {
+        for (words, kind) in [
+            ("Can't find source path /srv/a: No such file or directory", FailureKind::Policy),
+            ("Can't get type of source /srv/a: Permission denied", FailureKind::Policy),
+            ("Can't mount proc on /newroot/proc: No such file or directory", FailureKind::Host),
+            ("Can't find source path /srv/a: Cannot allocate memory", FailureKind::Host),
+        ] {
+            let (failure, _) = fails(&format!("echo \"bwrap: {words}\" >&2; exit 1"));
+            assert_eq!(failure.kind, kind, "{words}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What bubblewrap says, what it lacked by that, and what a person can do about it.
 
+use crate::linux::resolve::is_change;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
 use std::io::{self, PipeReader, Read};
@@ -133,6 +134,12 @@ fn errno_of_end(words: &str, status: libc::c_int) -> Option<i32> {
         Some(NOT_LOADED) if WITHOUT_MEMORY.iter().any(|text| words.contains(text)) => Some(libc::ENOMEM),
         Some(_) => None,
     }
+}
+
+/// Whether something that it was to show was not there, or was closed: whoever owns it can take it away at any time.
+pub(super) fn lacks_a_source(words: &str, errno: Option<i32>) -> bool {
+    let is_away = |errno| errno == libc::EACCES || is_change(&io::Error::from_raw_os_error(errno));
+    words.lines().next_back().is_some_and(|last| last.contains("source")) && errno.is_some_and(is_away)
 }
 
 /// The advice that fits what it says.

@@ -14,7 +14,7 @@ use nix::sys::stat::{Mode, fstatat};
 use nix::sys::statvfs::fstatvfs;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{AccessFlags, faccessat};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,10 +26,10 @@ const SLICE: Duration = Duration::from_millis(10);
 const LAST_SLICE: Duration = Duration::from_millis(100);
 /// After so many entries a count begins anew: the tree has changed meanwhile.
 const MOST_ENTRIES: u64 = 1 << 20;
-/// So many bytes may be where the run lets nobody look.
-const HIDDEN: u64 = u64::MAX;
-/// So many counts in a row must have met that: honest programs, too, close a directory for a moment, and others may take
-/// what is missing just then.
+/// So many files are told apart at most, in twelve megabytes; what more there are count by each of their names.
+const MOST_FOUND: usize = 1 << 18;
+/// So many counts in a row must have met what nobody may look at: honest programs, too, close a directory for a moment, and
+/// others may take what is missing just then.
 const MOST_HIDDEN: u8 = 3;
 /// Files are dated by a clock that goes in steps of at most this.
 const CLOCK_STEP: Duration = Duration::from_millis(10);
@@ -44,8 +44,13 @@ pub(crate) struct Disk {
     started: Duration,
     before: Before,
     count: Option<Count>,
+    /// What a count found that missed something, and those before it: who moves files about all the time has each counted
+    /// sooner or later.
+    found: Found,
     /// The most that its file system had less than before, whoever took it.
     pub(crate) peak_lost: u64,
+    /// The most that was counted of that.
+    pub(crate) peak_added: u64,
     /// How many counts in a row have met what nobody may look at.
     hidden: u8,
     /// Whether the run kept some of it from being counted.
@@ -57,9 +62,30 @@ pub(crate) struct Disk {
 /// A count under way.
 struct Count {
     walk: Walk,
+    found: Found,
+    /// Whether something was gone, or moved, by the time it was to be looked at.
+    missed: bool,
+    /// Whether there is something that nobody may look at.
+    hidden: bool,
+}
+
+/// Files with what was added to each. One with several names counts once.
+#[derive(Default)]
+struct Found {
+    files: HashMap<FileId, u64>,
     bytes: u64,
-    /// Files with several names count once.
-    linked: HashSet<FileId>,
+}
+
+impl Found {
+    fn add(&mut self, stat: &libc::stat, added: u64) {
+        let id = FileId::of(stat);
+        let known = self.files.get(&id).copied();
+        let more = added.saturating_sub(known.unwrap_or(0));
+        if more > 0 && (known.is_some() || self.files.len() < MOST_FOUND) {
+            self.files.insert(id, added);
+        }
+        self.bytes = self.bytes.saturating_add(more);
+    }
 }
 
 impl Disk {
@@ -74,7 +100,9 @@ impl Disk {
             started,
             before: Before::default(),
             count: None,
+            found: Found::default(),
             peak_lost: 0,
+            peak_added: 0,
             hidden: 0,
             hid_some: false,
             left_too_much: false,
@@ -90,19 +118,22 @@ impl Disk {
             self.count = None;
             return false;
         }
-        let Some(mut count) = self.count.take().or_else(|| self.begin(proc, processes)) else {
+        let Some(mut count) = self.count.take().or_else(|| self.begin_with_open(proc, processes)) else {
             // Not to be read any more, which is the run's own doing.
             return self.is_hidden_for_long();
         };
         let unfinished = count.go_on(self.started, &self.before, limit, SLICE);
-        if count.bytes == HIDDEN {
-            return self.is_hidden_for_long();
+        self.peak_added = self.peak_added.max(count.found.bytes);
+        let over = count.found.bytes > limit;
+        if count.hidden {
+            self.found = count.found;
+            return over || self.is_hidden_for_long();
         }
-        let over = count.bytes > limit;
         if unfinished {
             self.count = Some(count);
         } else {
             self.hidden = 0;
+            self.found = if count.missed { count.found } else { Found::default() };
         }
         over
     }
@@ -117,11 +148,12 @@ impl Disk {
     /// that is too large for the time there is is taken for as small as it was seen.
     pub(crate) fn end(&mut self, limit: u64) {
         if self.lost() > limit
-            && let Some(mut count) = self.begin(&self.workdir, &[])
+            && let Some(mut count) = self.begin()
         {
             count.go_on(self.started, &self.before, limit, LAST_SLICE);
-            self.left_too_much = count.bytes > limit;
-            self.hid_some |= count.bytes == HIDDEN;
+            self.peak_added = self.peak_added.max(count.found.bytes);
+            self.hid_some |= count.hidden;
+            self.left_too_much = count.hidden || count.found.bytes > limit;
         }
     }
 
@@ -134,9 +166,15 @@ impl Disk {
         lost
     }
 
+    /// Goes on from what the last one missed.
+    fn begin(&mut self) -> Option<Count> {
+        let walk = tree_of(&self.workdir)?;
+        Some(Count { walk, found: std::mem::take(&mut self.found), missed: false, hidden: false })
+    }
+
     /// Begins with files that have no name left, since processes close them at any time.
-    fn begin(&self, proc: &OwnedFd, processes: &[Process]) -> Option<Count> {
-        let mut count = Count { walk: tree_of(&self.workdir)?, bytes: 0, linked: HashSet::new() };
+    fn begin_with_open(&mut self, proc: &OwnedFd, processes: &[Process]) -> Option<Count> {
+        let mut count = self.begin()?;
         for process in processes.iter().filter(|process| process.pid != self.init) {
             // A thread can have descriptors of its own.
             for thread in usage::threads(proc, process.pid) {
@@ -152,7 +190,7 @@ impl Count {
     fn go_on(&mut self, since: Duration, before: &Before, limit: u64, time: Duration) -> bool {
         let deadline = deadline::after(Instant::now(), time);
         let mut unfinished = true;
-        while unfinished && self.bytes <= limit && Instant::now() < deadline {
+        while unfinished && !self.hidden && self.found.bytes <= limit && Instant::now() < deadline {
             unfinished = self.step(since, before);
         }
         unfinished
@@ -162,23 +200,26 @@ impl Count {
     fn step(&mut self, since: Duration, before: &Before) -> bool {
         match self.walk.next() {
             Ok(Some(Step::Entry(name, _) | Step::Directory(name))) => {
-                // Gone meanwhile, it takes no space.
-                if let Ok(stat) = fstatat(self.walk.here(), &*name, AtFlags::AT_SYMLINK_NOFOLLOW)
-                    && changed(&stat) >= since
-                {
-                    self.add(&stat, before.added(&stat));
+                match fstatat(self.walk.here(), &*name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+                    Ok(stat) if changed(&stat) >= since => self.found.add(&stat, before.added(&stat)),
+                    Ok(_) => {}
+                    Err(_) => self.missed = true,
                 }
                 true
             }
             Ok(Some(Step::Closed(name, error))) => {
-                if error.kind() == io::ErrorKind::PermissionDenied && self.may_hide(&name, since) {
-                    self.bytes = HIDDEN;
+                match error.kind() {
+                    io::ErrorKind::PermissionDenied => self.hidden |= self.may_hide(&name, since),
+                    _ => self.missed = true,
                 }
                 true
             }
             Ok(Some(Step::Left(_))) => true,
-            // What moves under us is counted the next time.
-            Ok(None) | Err(_) => false,
+            Ok(None) => false,
+            Err(_) => {
+                self.missed = true;
+                false
+            }
         }
     }
 
@@ -191,12 +232,6 @@ impl Count {
         closed_by_run() || faccessat(here, name, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_ok()
     }
 
-    fn add(&mut self, stat: &libc::stat, bytes: u64) {
-        if stat.st_nlink < 2 || self.linked.insert(FileId::of(stat)) {
-            self.bytes = self.bytes.saturating_add(bytes);
-        }
-    }
-
     /// A process can close itself to all others (`PR_SET_DUMPABLE`, or a program that it cannot read), and what it has then
     /// opened nobody can tell. So it is when it is about to be gone, but without memory of its own.
     fn add_open_files(&mut self, proc: &OwnedFd, thread: &str, before: &Before) {
@@ -205,7 +240,7 @@ impl Count {
         {
             Ok(open) => open,
             Err(Errno::EACCES | Errno::EPERM) if usage::has_memory(proc, thread) => {
-                self.bytes = HIDDEN;
+                self.hidden = true;
                 return;
             }
             Err(_) => return,
@@ -213,9 +248,8 @@ impl Count {
         let names: Vec<_> = open.iter().flatten().map(|entry| entry.file_name().to_owned()).collect();
         for name in names {
             let Ok(stat) = fstatat(&open, &*name, AtFlags::empty()) else { continue };
-            let id = FileId::of(&stat);
-            if stat.st_nlink == 0 && id.device == self.walk.trail().id().device && self.linked.insert(id) {
-                self.add(&stat, before.added(&stat));
+            if stat.st_nlink == 0 && FileId::of(&stat).device == self.walk.trail().id().device {
+                self.found.add(&stat, before.added(&stat));
             }
         }
     }
@@ -252,10 +286,14 @@ mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::PermissionsExt;
 
-    fn counted(disk: &Disk, proc: &OwnedFd, processes: &[Process]) -> u64 {
-        let mut count = disk.begin(proc, processes).unwrap();
+    fn count(disk: &mut Disk, proc: &OwnedFd, processes: &[Process]) -> Count {
+        let mut count = disk.begin_with_open(proc, processes).unwrap();
         while count.step(disk.started, &disk.before) {}
-        count.bytes
+        count
+    }
+
+    fn counted(disk: &mut Disk, proc: &OwnedFd, processes: &[Process]) -> u64 {
+        count(disk, proc, processes).found.bytes
     }
 
     #[test]
@@ -268,22 +306,22 @@ mod tests {
         disk.started += CLOCK_STEP * 2;
         while clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map(Duration::from).unwrap() < disk.started {}
         let proc = open("/proc".as_ref());
-        assert_eq!(counted(&disk, &proc, &[]), 0);
+        assert_eq!(counted(&mut disk, &proc, &[]), 0);
 
         let new = File::create(dir.path().join("new")).unwrap();
         fallocate(&new, FallocateFlags::empty(), 0, 1 << 20).unwrap();
         fs::hard_link(dir.path().join("new"), dir.path().join("same")).unwrap();
         File::create(dir.path().join("hole")).unwrap().set_len(1 << 30).unwrap();
-        let once = counted(&disk, &proc, &[]);
+        let once = counted(&mut disk, &proc, &[]);
         assert!((1 << 20..2 << 20).contains(&once), "{once}");
 
         fs::remove_file(dir.path().join("new")).unwrap();
         fs::remove_file(dir.path().join("same")).unwrap();
         let this = Process { pid: std::process::id(), ..Process::default() };
-        let held = counted(&disk, &proc, std::slice::from_ref(&this));
+        let held = counted(&mut disk, &proc, std::slice::from_ref(&this));
         assert!((1 << 20..2 << 20).contains(&held), "{held}");
         drop(new);
-        assert!(counted(&disk, &proc, &[this]) < 1 << 20);
+        assert!(counted(&mut disk, &proc, &[this]) < 1 << 20);
     }
 
     /// Once somebody else fills the file system, an old file that is only touched must not count as new.
@@ -307,15 +345,37 @@ mod tests {
             std::io::Write::write_all(&mut file, &vec![1; size]).unwrap();
         };
         append(1);
-        let touched = counted(&disk, &proc, &[]);
+        let touched = counted(&mut disk, &proc, &[]);
         assert!(touched < 1 << 20, "{touched}");
         append(2 << 20);
-        let grown = counted(&disk, &proc, &[]);
+        let grown = counted(&mut disk, &proc, &[]);
         assert!((2 << 20..3 << 20).contains(&grown), "{grown}");
         // What has taken its place is new.
         fs::write(dir.path().join("new"), vec![1; 4 << 20]).unwrap();
         fs::rename(dir.path().join("new"), &old).unwrap();
-        assert!(counted(&disk, &proc, &[]) >= 4 << 20);
+        assert!(counted(&mut disk, &proc, &[]) >= 4 << 20);
+    }
+
+    /// Whoever moves a directory about all the time has what is in it counted once one of the counts gets there.
+    #[test]
+    fn what_one_count_misses_is_not_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let proc = OwnedFd::from(File::open("/proc").unwrap());
+        let mut disk = Disk::new(OwnedFd::from(File::open(dir.path()).unwrap()), 0);
+        disk.most_free = u64::MAX;
+        let (here, away) = (dir.path().join("file"), tempfile::tempdir_in(dir.path()).unwrap());
+        fs::write(&here, vec![1; 1 << 20]).unwrap();
+        let mut first = count(&mut disk, &proc, &[]);
+        assert!(first.found.bytes >= 1 << 20 && !first.missed);
+        first.missed = true;
+        disk.count = Some(first);
+        assert!(!disk.is_over(1 << 30, &proc, &[]));
+        // The next ones find another, and the same as it is by now.
+        fs::rename(&here, dir.path().join("renamed")).unwrap();
+        fs::write(away.path().join("other"), vec![1; 1 << 20]).unwrap();
+        assert!((2 << 20..3 << 20).contains(&counted(&mut disk, &proc, &[])));
+        // A count that misses nothing is the truth.
+        assert!(counted(&mut disk, &proc, &[]) < 3 << 20);
     }
 
     #[test]
@@ -362,13 +422,13 @@ mod tests {
         let proc = OwnedFd::from(File::open("/proc").unwrap());
         // Whoever can read everything finds everything.
         let all = fs::read_dir(&closed).is_ok();
-        let too_much = |disk: &Disk| counted(disk, &proc, &[]) == HIDDEN;
-        assert_eq!(too_much(&disk), !all);
+        let too_much = |disk: &mut Disk| count(disk, &proc, &[]).hidden;
+        assert_eq!(too_much(&mut disk), !all);
         mode("passable", 0o700);
-        assert_eq!(too_much(&disk), !all);
+        assert_eq!(too_much(&mut disk), !all);
         // Long before the run, and no way through.
         disk.started += Duration::from_secs(3600);
-        assert!(!too_much(&disk));
+        assert!(!too_much(&mut disk));
         assert_eq!(fs::metadata(&closed).unwrap().permissions().mode() & 0o7777, 0);
         fs::set_permissions(&closed, before).unwrap();
     }

@@ -9,6 +9,7 @@ use crate::error::{Context, Hint, Result};
 use crate::linux::git::Guards;
 use crate::linux::overlay::{self, Layers};
 use crate::linux::own_files::{DEVICE_LINKS, DEVICES, accounts};
+use crate::linux::resolve::judged;
 use crate::linux::sys;
 use crate::linux::view::{self, Access, Entry, System, View};
 use crate::linux::workdir;
@@ -224,10 +225,11 @@ fn show(root: &mut Root, entry: &mut Entry, is_empty: bool, number: usize, shown
         Err(error) if error.raw_os_error() == Some(libc::EACCES) && !entry.access.is_writable() => {
             return Ok(());
         }
-        result => result.context(STEP, format_args!("open {path:?} in the jail"))?,
+        result => judged(&path, result)?.context(STEP, format_args!("open {path:?} in the jail"))?,
     };
     let attach = |mount: OwnedFd| {
-        sys::attach_mount(mount.as_fd(), target.as_fd()).context(STEP, format_args!("move_mount to {path:?}"))
+        let attached = judged(&path, sys::attach_mount(mount.as_fd(), target.as_fd()))?;
+        attached.context(STEP, format_args!("move_mount to {path:?}"))
     };
     match entry.access {
         Access::ReadOnly if entry.is_installation => {

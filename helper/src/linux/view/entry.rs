@@ -2,9 +2,9 @@
 
 use crate::error::{Context, Hint, Result};
 use crate::linux::owner_map::OwnerMaps;
-use crate::linux::resolve::{open_real, replaced};
+use crate::linux::resolve::{judged, open_real, replaced};
 use crate::linux::sys;
-use agentkit_protocol::{Commit, Failure};
+use agentkit_protocol::{Commit, Failure, FailureKind};
 use nix::libc;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -223,10 +223,15 @@ impl Entry {
     }
 
     fn look_up(&self) -> Result<OwnedFd> {
-        match open_real(&self.path) {
-            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => Err(replaced(&self.path)),
-            result => result.context(STEP, format_args!("open {:?}", self.path)).hint(OUT_OF_REACH),
-        }
+        let opened = judged(&self.path, open_real(&self.path))?;
+        opened
+            .context(STEP, format_args!("open {:?}", self.path))
+            // Whoever owns a directory on the way can close it at any time.
+            .map_err(|failure| match failure.errno {
+                Some(libc::EACCES) => Failure { kind: FailureKind::Policy, ..failure },
+                _ => failure,
+            })
+            .hint(OUT_OF_REACH)
     }
 
     fn open(&self) -> Result<OwnedFd> {

@@ -8,7 +8,7 @@ mod system;
 use super::identity::Identity;
 use super::mount_table::MountTable;
 use super::owner_map::OwnerMaps;
-use super::resolve::{open_real, replaced};
+use super::resolve::{judged, open_real};
 use super::workdir::WorkPath;
 use crate::error::{Context, Result, policy};
 use agentkit_protocol::{Bytes, Net};
@@ -124,10 +124,7 @@ fn grant(
     path: &Path,
     mounts: &MountTable,
 ) -> Result<()> {
-    let place = match open_real(path) {
-        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Err(replaced(path)),
-        result => result.context(STEP, format_args!("open {path:?}"))?,
-    };
+    let place = judged(path, open_real(path))?.context(STEP, format_args!("open {path:?}"))?;
     let stat = fstat(&place).map_err(io::Error::from).context(STEP, format_args!("stat {path:?}"))?;
     let kind = match stat.st_mode & libc::S_IFMT {
         libc::S_IFLNK => {

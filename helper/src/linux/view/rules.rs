@@ -28,7 +28,33 @@ pub(crate) fn find_all<'a>(
     rules: &'a [(PathBuf, protocol::Access)],
     workdir: &WorkPath,
 ) -> Result<Vec<Found<'a>>> {
-    rules.iter().filter_map(|(path, access)| find(path, *access, workdir).transpose()).collect()
+    let found = rules.iter().filter_map(|(path, access)| find(path, *access, workdir).transpose());
+    let found: Vec<_> = found.collect::<Result<_>>()?;
+    let written: Vec<&Path> = writable(&found).collect();
+    if !written.is_empty() {
+        refuse_way_out(workdir.on_host(), &workdir.links_followed()?, &written)?;
+    }
+    let written: Vec<&Path> = written.into_iter().chain(workdir.on_host()).collect();
+    let shows = |rule: &&Found| matches!(rule.entry.access, Access::ReadOnly | Access::Writable);
+    for rule in found.iter().filter(shows) {
+        refuse_way_out(Some(&rule.entry.path), &rule.links, &written)?;
+    }
+    Ok(found)
+}
+
+/// Where a jail can write, or could in an earlier run, a link leads where it likes: nothing outside is shown for that.
+fn refuse_way_out(real: Option<&Path>, links: &[(PathBuf, PathBuf)], written: &[&Path]) -> Result<()> {
+    let Some(real) = real else { return Ok(()) };
+    let is_way_out = |link: &Path| {
+        written.iter().any(|place| *place != real && link.starts_with(place) && !real.starts_with(place))
+    };
+    match links.iter().find(|(link, _)| is_way_out(link)) {
+        None => Ok(()),
+        Some((link, _)) => Err(policy(format_args!(
+            "the link {link:?} lies where the jail can write, or could in an earlier run, and leads out to {real:?}"
+        )))
+        .hint(&format!("if that is meant, name {real:?} itself")),
+    }
 }
 
 /// The host's places that rules let the jail write.

@@ -15,6 +15,7 @@ pub(crate) fn memory(domain: &Domain, state: &ReadBack, plan: &Plan) -> Level {
         _ => while_watched(
             domain,
             polled_memory(
+                false,
                 "queues of sockets (54 MiB for each process at 256 open files), what the kernel keeps of each file where the \
                  private directories are in memory (about 1 KiB), ",
             ),
