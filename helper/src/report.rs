@@ -169,14 +169,27 @@ fn loss(ended: &Ended) -> Option<String> {
     if let Some(Changes { commit: Committed::Failed(failure), .. }) = &ended.changes {
         return Some(failure.to_string());
     }
-    let ended_it = |limit| match limit {
-        // Otherwise the command met them and went on.
-        Limit::Disk => ended.ended_by == EndedBy::Disk,
-        Limit::Processes | Limit::Output => false,
+    let tells = |limit| match limit {
+        // The command met them, and if all went well it can do with that.
+        Limit::Disk | Limit::Processes => ended.ended_by != EndedBy::Exit(0),
+        Limit::Output => false,
         Limit::Wall | Limit::Memory | Limit::Cpu | Limit::FileSize => true,
     };
-    let reached = ended.limits_reached.iter().find(|reached| ended_it(reached.limit));
-    reached.map(|reached| reached.evidence.clone())
+    let reached = ended.limits_reached.iter().find(|reached| tells(reached.limit))?;
+    Some(format!("{} (see {})", reached.evidence, flag_of(reached.limit)))
+}
+
+/// By which a person sets it.
+fn flag_of(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Wall => "--wall",
+        Limit::Cpu => "--cpu",
+        Limit::Memory => "--memory",
+        Limit::Disk => "--disk",
+        Limit::FileSize => "--file-size",
+        Limit::Processes => "--processes",
+        Limit::Output => "--output",
+    }
 }
 
 /// One line each, whatever the policy put into the message. Nothing runs any more, and nobody waits long.
@@ -295,7 +308,9 @@ mod tests {
         };
         assert!(told(Limit::Wall, EndedBy::WallClock) && told(Limit::Disk, EndedBy::Disk));
         assert!(told(Limit::Cpu, EndedBy::Signal(24)) && told(Limit::FileSize, EndedBy::Exit(153)));
-        assert!(!told(Limit::Disk, EndedBy::Exit(1)) && !told(Limit::Processes, EndedBy::Exit(0)));
+        // Those a command can do with, if all went well.
+        assert!(told(Limit::Disk, EndedBy::Exit(1)) && told(Limit::Processes, EndedBy::Exit(2)));
+        assert!(!told(Limit::Disk, EndedBy::Exit(0)) && !told(Limit::Processes, EndedBy::Exit(0)));
     }
 
     #[test]

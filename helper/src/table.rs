@@ -6,6 +6,8 @@ use std::fmt::Write;
 
 const FIRST: usize = 22;
 const OTHERS: usize = 15;
+/// As wide as the columns of four mechanisms.
+const WIDTH: usize = FIRST + 4 * OTHERS;
 
 /// The whole table.
 pub(crate) fn of(probe: &Probe) -> String {
@@ -48,7 +50,7 @@ fn rows(working: &[(&Mechanism, &Capabilities)]) -> (String, String) {
             let at = reasons.iter().position(|other| other == reason).unwrap_or(reasons.len());
             let number = at.saturating_add(1);
             if at == reasons.len() {
-                let _ = writeln!(notes, "({number}) {reason}");
+                notes.push_str(&filled(&format!("({number})"), reason));
                 reasons.push(reason.to_owned());
             }
             format!("{word} ({number})")
@@ -56,6 +58,24 @@ fn rows(working: &[(&Mechanism, &Capabilities)]) -> (String, String) {
         rows.push_str(&line(control.name(), cells));
     }
     (rows, notes)
+}
+
+/// Words in lines of at most [`WIDTH`], all but the first indented.
+fn filled(first: &str, words: &str) -> String {
+    let mut text = first.to_owned();
+    let mut width = first.len();
+    for word in words.split(' ') {
+        if width.saturating_add(1).saturating_add(word.len()) > WIDTH {
+            text.push_str("\n    ");
+            width = 4;
+        } else {
+            text.push(' ');
+            width = width.saturating_add(1);
+        }
+        text.push_str(word);
+        width = width.saturating_add(word.len());
+    }
+    text + "\n"
 }
 
 fn line(first: &str, others: impl Iterator<Item = String>) -> String {
@@ -93,6 +113,19 @@ mod tests {
             text.contains("\ndisk_limited          polled (1)\n") && text.contains("\n(1) now and then\n")
         );
         assert_eq!(text.matches("full\n").count(), Control::ALL.len() - 1, "{text}");
+    }
+
+    #[test]
+    fn notes_are_filled() {
+        let words = "a ".repeat(60) + &"b".repeat(200);
+        let text = filled("(1)", &words);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].len() <= WIDTH && lines[0].starts_with("(1) a a"), "{text}");
+        assert!(
+            lines[1..].iter().all(|line| line.starts_with("    ") && line.as_bytes()[4] != b' '),
+            "{text}"
+        );
+        assert_eq!(text.split_whitespace().skip(1).collect::<Vec<_>>().join(" "), words);
     }
 
     #[test]

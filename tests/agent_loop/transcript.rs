@@ -128,6 +128,21 @@ fn cut_at_any_byte_it_is_readable_and_goes_on() {
     }
 }
 
+#[test]
+fn a_file_of_something_else_is_left_as_it_is() {
+    let (_directory, path) = place();
+    for text in
+        ["alias ll=ls", r#"{"version":1,"secret":"x"}"#, r#"{"v":1,"name":"x"}"#, "a note\nof two lines"]
+    {
+        std::fs::write(&path, text).expect("written");
+        let errors = [Transcript::reopen(&path).map(drop), agentkit_agent::transcript::read(&path).map(drop)];
+        assert!(errors.iter().all(Result::is_err), "{text}");
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), text);
+    }
+    std::fs::write(&path, r#"{"v":1,"time_un"#).expect("written");
+    assert_eq!(Transcript::reopen(&path).expect("torn").1.torn, 15);
+}
+
 /// Keeps what the transcript says while this call is under way: all that would be left if the program were killed now.
 #[tool(mutates)]
 fn copies(state: &(PathBuf, PathBuf)) -> String {

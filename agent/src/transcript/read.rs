@@ -30,6 +30,9 @@ pub struct Entry {
     pub event: AgentEvent,
 }
 
+/// What every line begins with that this version writes.
+const BEGINNING: &[u8] = b"{\"v\":1,\"time_unix_ms\":";
+
 #[derive(Deserialize)]
 struct Line {
     v: u32,
@@ -84,6 +87,11 @@ pub(super) fn read_from(path: &Path, file: &File) -> Result<Recorded, Transcript
         }
         let Some(whole) = bytes.strip_suffix(b"\n") else { break };
         recorded.entries.push(entry(path, line, whole)?);
+    }
+    // A file of something else, which whoever goes on would cut to nothing.
+    if recorded.entries.is_empty() && !bytes.iter().zip(BEGINNING).all(|(byte, own)| byte == own) {
+        let why = "its only line is not the beginning of one that is written here, so it is no transcript";
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, why)));
     }
     recorded.torn = bytes.len();
     Ok(recorded)

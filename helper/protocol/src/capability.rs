@@ -17,7 +17,8 @@ pub enum Control {
     ProcessesIsolated,
     /// The number of processes is bounded: a fork bomb stops at the limit.
     ProcessesContained,
-    /// The memory of the whole tree is bounded.
+    /// The memory of the whole tree is bounded. `full` is the kernel's own bound, a cgroup's, of memory and of what lies in the
+    /// private directories together: `limits.memory` and `limits.disk`. At `limits.memory` alone it is polled all the same.
     MemoryLimited,
     /// The bytes on disk of the whole tree are bounded.
     DiskLimited,
