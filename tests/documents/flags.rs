@@ -4,8 +4,9 @@ use crate::jail::stage::helper;
 use crate::support::Stop;
 use std::fmt::Write;
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const TOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -37,17 +38,55 @@ pub(crate) fn manual_and_completions_have_the_flags() -> Result<(), Stop> {
     Ok(())
 }
 
-/// Each line of the script is words, of which the last one is to be completed.
+/// What is typed before the tab, and the words that a command then gets. A bash that reads keys from a pipe treats them as
+/// those of a terminal.
+const TYPED: [(&str, &str); 17] = [
+    ("--me\t", "--me"),
+    ("--mem\t1G", "--memory 1G"),
+    ("--net lo\tx", "--net loopback x"),
+    ("--net=lo\tx", "--net=loopback x"),
+    ("--workdir proj:scr\t--net lo\tx", "--workdir proj:scratch --net loopback x"),
+    ("--workdir=proj:scr\t--net lo\tx", "--workdir=proj:scratch --net loopback x"),
+    ("--workdir \"my dir\":scr\t--net lo\tx", "--workdir my_dir:scratch --net loopback x"),
+    ("--workdir proj:scratch --mech\tland\tx", "--workdir proj:scratch --mechanism landlock x"),
+    ("--env A=1 --net lo\tx", "--env A=1 --net loopback x"),
+    ("--env A=:--tty --net lo\tx", "--env A=:--tty --net loopback x"),
+    ("--env=A=1 --net=lo\tx", "--env=A=1 --net=loopback x"),
+    ("--require network_blocked,fi\tx", "--require network_blocked,filesystem_confined x"),
+    ("--require=cpu_limited,di\t--str\tx", "--require=cpu_limited,disk_limited --strict x"),
+    ("--wall 5 --tty --git of\tx", "--wall 5 --tty --git off x"),
+    ("--wall 5 sh --pro\t", "--wall 5 sh --pro"),
+    ("-- --net lo\t", "-- --net lo"),
+    // Back by two letters before the tab.
+    ("--env A=1 --net=lo x\u{2}\u{2}\t", "--env A=1 --net=loopback x"),
+];
+
 pub(crate) fn bash_completes_what_fits() -> Result<(), Stop> {
     if Command::new("bash").arg("--version").output().is_err() {
         return Err(Stop::Skip("no bash here".to_owned()));
     }
-    let script = "source helper/completions/agentkit-jail.bash\n\
-        try() { COMP_WORDS=(agentkit-jail \"$@\") COMP_CWORD=$# COMPREPLY=(); _agentkit_jail; echo \"${COMPREPLY[*]}\"; }\n\
-        try --net ''; try --net = lo; try --me; try --wall 5 --git p; try --wall ''; try sh --; try -- --n; try --wall 5 sh --pro";
-    let output = Command::new("bash").args(["-c", script]).current_dir(TOP).output()?;
-    let offered = "none loopback host\nloopback\n--memory --mechanism\nprotect\n\n\n\n\n";
-    assert_eq!(String::from_utf8_lossy(&output.stdout), offered, "{output:?}");
+    let script = place("helper/completions/agentkit-jail.bash");
+    // With the words that are parted at `:` and `=` as bash does it unless told otherwise, and without.
+    for breaks in ["", "COMP_WORDBREAKS=${COMP_WORDBREAKS//[:=]}"] {
+        let mut keys = format!("{breaks}\nsource {script:?}\n");
+        keys.push_str("agentkit-jail() { local IFS=' '; local all=\"$*\"; echo \"<${*// /_}>\"; }\n");
+        for (typed, _) in TYPED {
+            let _ = writeln!(keys, "agentkit-jail {typed}");
+        }
+        let mut bash = Command::new("bash");
+        // Nothing is read or written of who runs this: neither settings nor history. No name of a file fits.
+        bash.args(["--norc", "--noprofile", "-i"]).env("INPUTRC", "/dev/null").env("HISTFILE", "");
+        bash.current_dir("/dev/fd").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut bash = bash.spawn()?;
+        if let Some(mut pipe) = bash.stdin.take() {
+            pipe.write_all(keys.as_bytes())?;
+        }
+        let output = String::from_utf8(bash.wait_with_output()?.stdout)?;
+        let got: Vec<_> =
+            output.lines().filter_map(|line| line.strip_prefix('<')?.strip_suffix('>')).collect();
+        let expected: Vec<_> = TYPED.iter().map(|(_, words)| *words).collect();
+        assert_eq!(got, expected, "{breaks:?}: {output}");
+    }
     Ok(())
 }
 
@@ -117,12 +156,12 @@ fn manual(help: &Help) -> String {
 
 /// The words that its value is one of, if there are such: the complaint about another one lists them.
 fn words_of(flag: &str) -> Result<String, Stop> {
-    let words = [flag, "\u{1}", "true"];
+    let words = [flag, "\u{1}:\u{1}", "true"];
     let output = Command::new(helper()).args(["--workdir", "/:overlay"]).args(words).output()?;
     let says = String::from_utf8(output.stderr)?;
-    let (_, listed) = says.split_once("expected ").or_else(|| says.split_once(", only ")).unwrap_or_default();
+    let (_, listed) = says.split_once("expected ").or_else(|| says.split_once(" only ")).unwrap_or_default();
     let (listed, _) = listed.split_once(" (see").unwrap_or_default();
-    let listed = listed.trim_start_matches("one of ").replace(['`', ','], " ").replace(" or ", " ");
+    let listed = listed.trim_start_matches("one of ").replace(['`', ',', ':'], " ").replace(" or ", " ");
     Ok(listed.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
@@ -132,19 +171,51 @@ fn bash(help: &Help) -> String {
         flags.map(|flag| flag.name.as_str()).collect::<Vec<_>>().join(by)
     };
     let valued = names(&mut help.flags.iter().filter(|flag| !flag.value.is_empty()), "|");
-    let mut text = format!(
-        "_agentkit_jail() {{\n    local word=${{COMP_WORDS[COMP_CWORD]#=}} flag= words= at\n    \
-         for ((at = 1; at < COMP_CWORD; at++)); do\n        case ${{COMP_WORDS[at]}} in\n            \
-         =) ;;\n            {valued}) flag=${{COMP_WORDS[at]}} ;;\n            --) return ;;\n            \
-         *) [[ -n $flag || ${{COMP_WORDS[at]}} == -* ]] || return; flag= ;;\n        esac\n    done\n    \
-         case $flag in\n        '') [[ $word == -* ]] && words='{}' ;;\n",
-        names(&mut help.flags.iter(), " ")
-    );
-    for Flag { name, words, .. } in help.flags.iter().filter(|flag| !flag.words.is_empty()) {
-        let _ = writeln!(text, "        {name}) words='{words}' ;;");
+    let mut words = format!("        '') words='{}' ;;\n", names(&mut help.flags.iter(), " "));
+    for flag in help.flags.iter().filter(|flag| !flag.words.is_empty()) {
+        let all = format!("words='{}'", flag.words);
+        // Of some values it is only the end: behind a directory, or behind other names.
+        let offers = match flag.value.as_str() {
+            "DIR[:MODE]" => format!("[[ $value == *:* ]] && {all} before+=${{value%:*}}:"),
+            value if value.contains(',') => format!("{all} before+=${{value%\"${{value##*,}}\"}}"),
+            _ => all,
+        };
+        let _ = writeln!(words, "        {}) {offers} ;;", flag.name);
     }
-    text + "    esac\n    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n}\ncomplete -o default -F _agentkit_jail agentkit-jail\n"
+    BASH.replace("VALUED", &valued).replace("        WORDS\n", &words)
 }
+
+/// bash parts words at `:` and `=` too, unless the user has told it not to, and replaces the last part alone, which is `$2`.
+const BASH: &str = r##"_agentkit_jail() {
+    local line=${COMP_LINE:0:COMP_POINT} given=() flag= before= words= part rest at
+    # What no blank stands between is one word.
+    for ((at = 0; at <= COMP_CWORD; at++)); do
+        rest=${line#"${line%%[![:blank:]]*}"} part=${COMP_WORDS[at]}
+        [[ $rest == "$part"* ]] || part=$rest
+        if ((at)) && [[ $rest == "$line" ]]; then given[-1]+=$part; else given+=("$part"); fi
+        line=${rest#"$part"}
+    done
+    local word=${given[-1]}
+    for part in "${given[@]:1:${#given[@]}-2}"; do
+        if [[ -n $flag ]]; then flag=; continue; fi
+        case $part in
+            --) return ;;
+            VALUED) flag=$part ;;
+            -?*) ;;
+            *) return ;;
+        esac
+    done
+    local value=$word
+    [[ -z $flag && $word == --*=* ]] && flag=${word%%=*} value=${word#*=} before=$flag=
+    [[ -z $flag && $word != -* ]] && return
+    case $flag in
+        WORDS
+    esac
+    mapfile -t COMPREPLY < <(compgen -P "$before" -W "$words" -- "${word#"$before"}")
+    COMPREPLY=("${COMPREPLY[@]#"${word%"$2"}"}")
+}
+complete -o default -F _agentkit_jail agentkit-jail
+"##;
 
 fn zsh(help: &Help) -> String {
     let mut text = "#compdef agentkit-jail\n_arguments -S \\\n".to_owned();
@@ -169,7 +240,7 @@ fn fish(help: &Help) -> String {
     for Flag { name, value, help, words } in &help.flags {
         let takes = match (value.as_str(), words.as_str()) {
             ("", _) => String::new(),
-            (_, "") => " -r".to_owned(),
+            (value, words) if words.is_empty() || value.starts_with("DIR") => " -r".to_owned(),
             (_, words) => format!(" -x -a '{words}'"),
         };
         let help = help.replace('\\', "\\\\").replace('\'', "\\'");

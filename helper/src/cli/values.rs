@@ -28,7 +28,9 @@ pub(super) fn work_dir(policy: &mut Policy, value: &OsStr) -> Result<(), String>
     let is_missing = || Path::new(OsStr::from_bytes(&path.0)).symlink_metadata().is_err();
     let last = Path::new(OsStr::from_bytes(place)).file_name().unwrap_or_default();
     if mode.is_none() && last.as_bytes().contains(&b':') && is_missing() {
-        return Err(format!("{path:?} does not exist, and the modes are :bind, :overlay and :scratch"));
+        return Err(format!(
+            "{path:?} does not exist, and of modes there are only :bind, :overlay, :scratch"
+        ));
     }
     policy.workdir = match mode {
         Some(":scratch") => WorkDir::ScratchAt(path),
