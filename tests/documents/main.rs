@@ -15,11 +15,12 @@ mod flags;
 mod source;
 mod wire;
 
-use agentkit_protocol::{Commit, Policy, WorkDir};
+use agentkit_protocol::{Policy, WorkDir};
+use jail::desk::Desk;
 use jail::stage::Stage;
 use std::fs;
 use std::process::ExitCode;
-use support::{Stop, trial};
+use support::{Stop, need::need, trial};
 
 const REPORT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/report.md");
 const POLICY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/policy.md");
@@ -53,7 +54,17 @@ fn main() -> ExitCode {
 }
 
 fn fields(sources: &[&str]) -> String {
-    sources.iter().copied().flat_map(source::types).map(|it| it.markdown()).collect::<Vec<_>>().join("\n")
+    let types = sources.iter().copied().flat_map(source::types);
+    let text = types.map(|it| it.markdown()).collect::<Vec<_>>().join("\n");
+    let lower = text.to_lowercase();
+    let mut pieces = text.split("](#");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |text, piece| {
+        let link = piece.split_once(')').map_or(piece, |(link, _)| link);
+        // What a policy has in common with the report is explained there.
+        let page = if lower.contains(&format!("### {link}\n")) { "" } else { "report.md" };
+        format!("{text}]({page}#{piece}")
+    })
 }
 
 fn the_fields_of_policy_and_report() -> Result<(), Stop> {
@@ -65,23 +76,52 @@ fn the_fields_of_policy_and_report() -> Result<(), Stop> {
     Ok(())
 }
 
-/// It says what it seems to say, and so do the forms in the sentence below it.
+/// It runs, and so do the forms of work dirs in the sentence below it: with the paths of a place that is there.
 fn the_example_of_the_policy() -> Result<(), Stop> {
+    need("python")?;
     let text = fs::read_to_string(POLICY)?;
     let (_, example) = text.split_once("```json\n").unwrap_or_default();
     let (example, below) = example.split_once("```").unwrap_or_default();
-    let policy: Policy = serde_json::from_str(example)?;
-    assert!(
-        matches!(policy.workdir, WorkDir::Overlay { commit: Commit::OnSuccess, .. })
-            && policy.rules.len() == 3
-    );
+    let desk = Desk::new()?;
+    for directory in ["project", "data/private", "out"] {
+        fs::create_dir_all(desk.path(directory))?;
+    }
+    fs::write(desk.path("data/file"), "content\n")?;
+    fs::write(desk.path("data/private/key"), "secret\n")?;
+    fs::write(desk.path("project/make_report.py"), MAKE_REPORT)?;
+    let here = |text: &str| text.replace("/srv", &desk.path("").display().to_string());
+    let policy: Policy = serde_json::from_str(&here(example))?;
+    let run = desk.launch(&policy)?;
+    assert!(run.status.success(), "{run:?}");
+    assert_eq!(fs::read_to_string(desk.path("out/seen"))?, "UTC True False", "{run:?}");
+    assert!(desk.path("project/report").exists(), "{run:?}");
+
     let (_, forms) = below.split_once("The other work dirs are ").unwrap_or_default();
     let (forms, _) = forms.split_once("`. ").unwrap_or_default();
-    let forms: Vec<WorkDir> =
-        forms.split('`').filter(|it| it.contains('"')).map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let forms: Vec<WorkDir> = forms
+        .split('`')
+        .filter(|it| it.contains('"'))
+        .map(|form| serde_json::from_str(&here(form)))
+        .collect::<Result<_, _>>()?;
     assert!(matches!(forms[..], [WorkDir::Scratch, WorkDir::Bind(_), WorkDir::ScratchAt(_)]), "{forms:?}");
+    for (workdir, listed) in forms.into_iter().zip(["", "make_report.py\nreport\n", ""]) {
+        let run = desk.launch(&Policy { workdir, ..Policy::new(["ls"]) })?;
+        assert_eq!(String::from_utf8_lossy(&run.stdout), listed, "{run:?}");
+    }
     Ok(())
 }
+
+const MAKE_REPORT: &str = "\
+import os
+def opens(path):
+    try:
+        return bool(open(path))
+    except OSError:
+        return False
+seen = os.environ['TZ'], opens('../data/file'), opens('../data/private/key')
+open('report', 'w').close()
+open('../out/seen', 'w').write('%s %s %s' % seen)
+";
 
 fn the_examples_of_the_report() -> Result<(), Stop> {
     let text = fs::read_to_string(REPORT)?;
