@@ -16,6 +16,8 @@ mod rlimits;
 #[path = "honesty/shortage.rs"]
 mod shortage;
 mod support;
+#[path = "honesty/unanswered.rs"]
+mod unanswered;
 
 use agentkit_protocol::{
     Capabilities, Choice, Control, Event, Failure, FailureKind, Level, Mechanism, Policy, Probe, Watch,
@@ -47,6 +49,10 @@ fn main() -> ExitCode {
             trial("no_part_can_be_left_out_of_this_build", no_part_can_be_left_out_of_this_build),
             trial("a_host_that_forbids_namespaces", a_host_that_forbids_namespaces),
             trial("a_host_that_lacks_clone3", a_host_that_lacks_clone3),
+            trial(
+                "nobody_waits_for_a_file_system_that_does_not_answer",
+                unanswered::nobody_waits_for_a_file_system_that_does_not_answer,
+            ),
             trial(
                 "a_host_that_takes_privileges_from_namespaces",
                 a_host_that_takes_privileges_from_namespaces,

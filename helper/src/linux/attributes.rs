@@ -2,19 +2,22 @@
 //!
 //! Landlock does not know them, so that the command could change those of every file of the user's. The kernel asks before
 //! it does, and the supervisor does what was asked, by a descriptor of a file that the command may write, or that it has found
-//! below such a directory: the kernel lets no path lead out of there (`RESOLVE_BENEATH`). It never lets the call itself go on: by
-//! then a path or a number could stand for something else.
+//! below such a directory: no path leads out of there, and none to a file system that may not answer. It never lets the call
+//! itself go on: by then a path or a number could stand for something else.
 
+use super::follow::{Follower, Root, is_open_as};
 use super::modes::{Task, own_descriptor};
-use super::tree::FileId;
+use super::mount_table::MountTable;
 use super::{proc_files, tree};
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, open, openat2, readlink, readlinkat};
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::libc::{self, c_long, seccomp_notif};
-use nix::sys::stat::{Mode, UtimensatFlags, fstat, fstatat, utimensat};
+use nix::sys::stat::{Mode, UtimensatFlags, fstat, utimensat};
 use nix::sys::time::TimeSpec;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+const STEP: &str = "attributes";
 
 /// The calls. Older ones for times are refused: C libraries use this one.
 #[cfg(target_arch = "x86_64")]
@@ -25,13 +28,6 @@ pub(super) const CALLS: &[c_long] =
     &[libc::SYS_fchmod, libc::SYS_fchmodat, SYS_FCHMODAT2, libc::SYS_utimensat];
 /// The same number on every architecture (Linux 6.6).
 const SYS_FCHMODAT2: c_long = 452;
-
-/// A directory or a file that the command may write.
-pub(crate) struct Root {
-    /// Its real path.
-    pub(crate) path: PathBuf,
-    pub(crate) place: OwnedFd,
-}
 
 /// What is to be changed.
 enum Change {
@@ -101,17 +97,11 @@ fn times(task: &Task, address: u64) -> nix::Result<[TimeSpec; 2]> {
     }
 }
 
-/// What it has open under a number, found once more by its path.
+/// What it has open under a number, found once more by its path: of what file system that is, is up to the command.
 fn of_descriptor(task: &Task, roots: &[Root], number: i32) -> nix::Result<OwnedFd> {
-    let link = format!("fd/{number}");
-    let path = readlinkat(task, link.as_str()).map_err(|error| match error {
-        Errno::ENOENT => Errno::EBADF,
-        _ => Errno::EPERM,
-    })?;
-    let place = beneath(roots, Path::new(&path), libc::AT_SYMLINK_NOFOLLOW)?;
-    let own = fstatat(task, link.as_str(), AtFlags::empty()).map_err(|_| Errno::EPERM)?;
-    // Another file has that name by now, or none that it could be changed by.
-    if FileId::of(&own) == FileId::of(&fstat(&place)?) { Ok(place) } else { Err(Errno::EPERM) }
+    let place = beneath(roots, &task.path_of(number)?, libc::AT_SYMLINK_NOFOLLOW)?;
+    // Another file may have that name by now.
+    if is_open_as(task.as_fd(), number, place.as_fd()) { Ok(place) } else { Err(Errno::EPERM) }
 }
 
 fn of_path(task: &Task, roots: &[Root], from: i32, path: &Path, flags: i32) -> nix::Result<OwnedFd> {
@@ -132,38 +122,28 @@ fn of_path(task: &Task, roots: &[Root], from: i32, path: &Path, flags: i32) -> n
     beneath(roots, &path, flags)
 }
 
-/// By its real path; that of a link is the real path of the directory that holds it, and its name. What was found on the way
-/// counts for nothing: in the end the kernel sees to it that nothing above the root is passed through.
+/// Mostly the path says itself that it is below a root, and then the kernel sees to it that nothing leads out of there or to
+/// another file system. Otherwise it is followed step by step.
 fn beneath(roots: &[Root], path: &Path, flags: i32) -> nix::Result<OwnedFd> {
-    let real = |path: &Path| -> nix::Result<PathBuf> {
-        let place = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
-        Ok(readlink(proc_files::of_descriptor(place.as_fd()).as_str())?.into())
-    };
     let is_followed = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-    let path = match (path.parent(), path.file_name()) {
-        (Some(above), Some(name)) if !is_followed => real(above)?.join(name),
-        _ => real(path)?,
-    };
-    let (root, below) = roots
-        .iter()
-        .find_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)))
-        .ok_or(Errno::EPERM)?;
-    if below.as_os_str().is_empty() {
-        // Another file may have that name by now.
-        let named = fstatat(AT_FDCWD, &path, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-        let is_same = FileId::of(&named) == FileId::of(&fstat(&root.place)?);
-        let place = root.place.try_clone().map_err(|_| Errno::EMFILE);
-        return if is_same { place } else { Err(Errno::EPERM) };
-    }
     let mut open_flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     open_flags.set(OFlag::O_NOFOLLOW, !is_followed);
-    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+    let resolve =
+        ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_XDEV | ResolveFlag::RESOLVE_NO_MAGICLINKS;
     let how = OpenHow::new().flags(open_flags).resolve(resolve);
-    openat2(&root.place, below, how).map_err(|error| match error {
+    let below = |root: &'_ Root| {
+        let below = path.strip_prefix(&root.path).ok().filter(|below| !below.as_os_str().is_empty())?;
+        Some(openat2(root.place.as_ref()?, below, how))
+    };
+    match roots.iter().find_map(below) {
         // Out of there, or in the middle of being renamed.
-        Errno::EXDEV | Errno::EAGAIN => Errno::EPERM,
-        other => other,
-    })
+        None | Some(Err(Errno::EXDEV | Errno::EAGAIN)) => {}
+        Some(opened) => return opened,
+    }
+    let top = open("/", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+    let mounts = || MountTable::of_this_process(STEP).ok();
+    let reached = Follower { top: top.as_fd(), roots, mounts: &mounts }.follow(path, is_followed)?;
+    if reached.is_inside { Ok(reached.file) } else { Err(Errno::EPERM) }
 }
 
 #[cfg(test)]
@@ -191,7 +171,7 @@ mod tests {
         fs::write(top.join("replaced"), "").unwrap();
         let root = |name| {
             let path = top.join(name);
-            Root { place: File::open(&path).unwrap().into(), path }
+            Root { place: Some(File::open(&path).unwrap().into()), path }
         };
         let roots = ["root", "shown", "replaced"].map(root);
         fs::rename(top.join("outside"), top.join("replaced")).unwrap();

@@ -29,6 +29,7 @@ mod disk;
 #[cfg(with_namespaces)]
 mod enclosed;
 mod exec;
+mod follow;
 mod forks;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;

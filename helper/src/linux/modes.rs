@@ -6,9 +6,12 @@
 //! a number could stand for something else. It does so as the jail's user and through the jail's mounts, so that whatever
 //! the jail makes of paths and descriptors meanwhile, it only gets what it could do itself to one of its directories.
 
+use super::follow::{Follower, Root, is_open_as};
+use super::mount_table::MountTable;
 use super::tree;
+use super::view::{Access, View};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlinkat};
+use nix::fcntl::{OFlag, open, openat, readlinkat};
 use nix::libc::{self, c_long, seccomp_notif};
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::Uid;
@@ -29,18 +32,22 @@ pub(super) const CALLS: [(c_long, usize); 3] =
 /// The same number on every architecture (Linux 6.6).
 const SYS_FCHMODAT2: c_long = 452;
 
-/// How often a path is looked up again after something was renamed meanwhile.
-const MOST_TRIES: usize = 16;
+/// Where the command may write what is the host's, as its own paths.
+pub(super) fn roots(view: &View) -> Vec<Root> {
+    let writable = view.entries.iter().filter(|entry| entry.access == Access::Writable);
+    writable.map(|entry| Root { path: entry.path.clone(), place: None }).collect()
+}
 
 /// Does what `question` asks for, if it is about a directory. `waits` tells whether whoever asks still does.
-pub(super) fn change(question: &seccomp_notif, waits: impl Fn() -> bool) -> nix::Result<()> {
+pub(super) fn change(question: &seccomp_notif, roots: &[Root], waits: impl Fn() -> bool) -> nix::Result<()> {
     let task = Task::open(question, waits)?;
     let call = c_long::from(question.data.nr);
     let mode = CALLS.iter().find(|(known, _)| *known == call).and_then(|(_, at)| question.data.args.get(*at));
     let mode = Mode::from_bits_truncate(*mode.ok_or(Errno::EPERM)? as u32 & !libc::S_ISUID);
-    let directory = task.directory(call, &question.data.args)?;
-    // The kernel says the same, unless the launcher has privileges over others' files.
-    if fstat(&directory)?.st_uid != Uid::effective().as_raw() {
+    let directory = task.directory(call, &question.data.args, roots)?;
+    let stat = fstat(&directory)?;
+    // The kernel says the same of its owner, unless the launcher has privileges over others' files.
+    if stat.st_mode & libc::S_IFMT != libc::S_IFDIR || stat.st_uid != Uid::effective().as_raw() {
         return Err(Errno::EPERM);
     }
     tree::change_mode(directory.as_fd(), mode)
@@ -64,52 +71,62 @@ impl Task {
         if waits() { Ok(Task(task)) } else { Err(Errno::ESRCH) }
     }
 
-    fn directory(&self, call: c_long, arguments: &[u64; 6]) -> nix::Result<OwnedFd> {
+    fn directory(&self, call: c_long, arguments: &[u64; 6], roots: &[Root]) -> nix::Result<OwnedFd> {
         // The kernel takes the lower half of descriptors and flags.
         let [first, third] = [arguments[0] as i32, arguments[3] as i32];
         match call {
-            libc::SYS_fchmod => self.descriptor(first),
-            libc::SYS_fchmodat => self.path(first, &self.text(arguments[1])?, 0),
-            SYS_FCHMODAT2 => self.path(first, &self.text(arguments[1])?, third),
+            libc::SYS_fchmod => self.descriptor(first, roots),
+            libc::SYS_fchmodat => self.path(first, &self.text(arguments[1])?, 0, roots),
+            SYS_FCHMODAT2 => self.path(first, &self.text(arguments[1])?, third, roots),
             // Only chmod(2) is left.
-            _ => self.path(libc::AT_FDCWD, &self.text(arguments[0])?, 0),
+            _ => self.path(libc::AT_FDCWD, &self.text(arguments[0])?, 0, roots),
         }
     }
 
-    /// What it has open under a number.
-    fn descriptor(&self, number: i32) -> nix::Result<OwnedFd> {
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        openat(&self.0, format!("fd/{number}").as_str(), flags, Mode::empty()).map_err(|error| match error {
-            Errno::ENOENT => Errno::EBADF,
-            other => no_directory(other),
-        })
+    /// What it has open under a number, found once more by its path: of what file system that is, is up to the command.
+    fn descriptor(&self, number: i32, roots: &[Root]) -> nix::Result<OwnedFd> {
+        let place = self.follow(&self.path_of(number)?, false, roots)?;
+        // Another directory may have that name by now.
+        if is_open_as(self.as_fd(), number, place.as_fd()) { Ok(place) } else { Err(Errno::EPERM) }
+    }
+
+    /// The path of what it has open under a number.
+    pub(super) fn path_of(&self, number: i32) -> nix::Result<PathBuf> {
+        match self.start(number) {
+            Err(Errno::ENOTDIR) => Err(Errno::EPERM),
+            path => path,
+        }
     }
 
     /// Looks a path up as whoever asks would, but never out of its root.
-    fn path(&self, from: i32, path: &Path, flags: i32) -> nix::Result<OwnedFd> {
+    fn path(&self, from: i32, path: &Path, flags: i32, roots: &[Root]) -> nix::Result<OwnedFd> {
         if flags & !(libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH) != 0 {
             return Err(Errno::EINVAL);
         }
         if path.as_os_str().is_empty() {
             return match flags & libc::AT_EMPTY_PATH {
                 0 => Err(Errno::ENOENT),
-                _ if from == libc::AT_FDCWD => self.path(from, Path::new("."), 0),
-                _ => self.descriptor(from),
+                _ if from == libc::AT_FDCWD => self.path(from, Path::new("."), 0, roots),
+                _ => self.descriptor(from, roots),
             };
         }
         if let Some(number) = own_descriptor(path) {
-            return self.descriptor(number);
+            return self.descriptor(number, roots);
         }
-        let mut open_flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        open_flags.set(OFlag::O_NOFOLLOW, flags & libc::AT_SYMLINK_NOFOLLOW != 0);
-        let resolve = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS;
-        let how = OpenHow::new().flags(open_flags).resolve(resolve);
-        let root = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let root = openat(&self.0, "root", root, Mode::empty()).map_err(unknown)?;
         let path = if path.is_absolute() { path.to_path_buf() } else { self.start(from)?.join(path) };
-        let mut tries = (0..MOST_TRIES).map(|_| openat2(&root, &path, how));
-        let opened = tries.find(|opened| !matches!(opened, Err(Errno::EAGAIN)));
-        opened.unwrap_or(Err(Errno::EPERM)).map_err(no_directory)
+        self.follow(&path, flags & libc::AT_SYMLINK_NOFOLLOW == 0, roots)
+    }
+
+    fn follow(&self, path: &Path, is_followed: bool, roots: &[Root]) -> nix::Result<OwnedFd> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let top = openat(&self.0, "root", flags, Mode::empty()).map_err(unknown)?;
+        let follower = Follower { top: top.as_fd(), roots, mounts: &|| self.mounts() };
+        follower.follow(path, is_followed).map(|reached| reached.file).map_err(no_directory)
+    }
+
+    fn mounts(&self) -> Option<MountTable> {
+        let table = openat(&self.0, "mountinfo", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
+        MountTable::of(File::from(table)).ok()
     }
 
     /// Where relative paths begin, as a path from its root. If that is renamed meanwhile, it is another directory of the

@@ -72,6 +72,20 @@ impl<'a> Line<'a> {
     }
 }
 
+/// What needs no device, and still nobody but this kernel to answer.
+const WITHOUT_DEVICE: [&[u8]; 8] =
+    [b"bcachefs", b"btrfs", b"devtmpfs", b"overlay", b"ramfs", b"rootfs", b"tmpfs", b"zfs"];
+
+impl Line<'_> {
+    /// Whether no server and no process has to answer for it, as for a sshfs or NFS, which may be dead.
+    pub(crate) fn is_the_kernels_own(&self) -> bool {
+        match self.device.starts_with(b"0:") {
+            true => WITHOUT_DEVICE.contains(&self.kind),
+            false => !self.kind.starts_with(b"fuse"),
+        }
+    }
+}
+
 /// Whether one of comma-separated options is this one.
 pub(crate) fn has_option(options: &[u8], name: &str) -> bool {
     options.split(|byte| *byte == b',').any(|option| option == name.as_bytes())
@@ -85,11 +99,14 @@ impl MountTable {
 
     /// The same from a `/proc` that is mounted elsewhere.
     pub(crate) fn read(path: &str, step: &'static str) -> Result<Self> {
+        File::open(path).and_then(MountTable::of).context(step, "read /proc/self/mountinfo")
+    }
+
+    /// The same from a file that is open.
+    pub(crate) fn of(file: File) -> io::Result<Self> {
         let mut table = Vec::with_capacity(USUAL_SIZE);
         // `take` spares the calls that ask for a size that such a file does not have.
-        File::open(path)
-            .and_then(|file| file.take(u64::MAX).read_to_end(&mut table))
-            .context(step, "read /proc/self/mountinfo")?;
+        file.take(u64::MAX).read_to_end(&mut table)?;
         Ok(MountTable(table))
     }
 

@@ -152,7 +152,8 @@ fn links_on(path: &Path) -> (Vec<(PathBuf, PathBuf)>, PathBuf) {
     (links, resolved)
 }
 
-fn names(path: &Path) -> impl Iterator<Item = OsString> {
+/// The parts of a path, each a plain name or `..`.
+pub(crate) fn names(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some("..".into()),

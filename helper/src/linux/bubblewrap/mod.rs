@@ -29,6 +29,7 @@ pub(crate) use sources::open_as_root;
 
 use super::closed;
 use super::enclosed::{self, Gap};
+use super::follow::Root;
 use super::jail::{HeldBy, Jail};
 use super::message::{self, Message, Outside};
 use super::modes;
@@ -95,7 +96,7 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance, lifeline: Option<&Owne
                 pidfd: init.map_or_else(of_bubblewrap, Ok)?,
                 messages: ours,
                 directory: task.directory.clone(),
-                held_by: Box::new(Enclosed { monitor, gap }),
+                held_by: Box::new(Enclosed { monitor, roots: modes::roots(&entrance.view), gap }),
             })
         }
     }
@@ -104,6 +105,8 @@ pub(crate) fn enter(task: &Task, entrance: &mut Entrance, lifeline: Option<&Owne
 /// By the kernel too, but it was bubblewrap that asked for it.
 struct Enclosed {
     monitor: Monitor,
+    /// Where the command may write what is the host's.
+    roots: Vec<Root>,
     /// What keeps its view from being held.
     gap: Gap,
 }
@@ -118,7 +121,7 @@ impl HeldBy for Enclosed {
     }
 
     fn change_attributes(&self, question: &libc::seccomp_notif, waits: &dyn Fn() -> bool) -> nix::Result<()> {
-        modes::change(question, waits)
+        modes::change(question, &self.roots, waits)
     }
 
     fn bury(&self, jail: &Jail) -> Result<(libc::c_int, Duration)> {

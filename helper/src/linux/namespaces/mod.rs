@@ -12,6 +12,7 @@ pub(super) mod root;
 use crate::error::{Context, Hint, NO_USER_NAMESPACES, NONE_FOR_ROOT, Result};
 use crate::linux::closed;
 use crate::linux::enclosed::{self, Gap};
+use crate::linux::follow::Root;
 use crate::linux::jail::{HeldBy, Jail};
 use crate::linux::layers::Layer;
 use crate::linux::message::{self, Outside};
@@ -66,6 +67,7 @@ pub(crate) fn enter(task: &Task<'_>, entrance: &mut Entrance) -> Result<Jail> {
                 messages: ours,
                 directory: task.directory.clone(),
                 held_by: Box::new(OwnNamespaces {
+                    roots: modes::roots(&entrance.view),
                     gap: entrance.view.can_be_uncovered.then_some(Gap::Uncoverable),
                 }),
             })
@@ -74,6 +76,8 @@ pub(crate) fn enter(task: &Task<'_>, entrance: &mut Entrance) -> Result<Jail> {
 }
 
 struct OwnNamespaces {
+    /// Where the command may write what is the host's.
+    roots: Vec<Root>,
     /// What keeps its view from being held.
     gap: Option<Gap>,
 }
@@ -88,6 +92,6 @@ impl HeldBy for OwnNamespaces {
     }
 
     fn change_attributes(&self, question: &libc::seccomp_notif, waits: &dyn Fn() -> bool) -> nix::Result<()> {
-        modes::change(question, waits)
+        modes::change(question, &self.roots, waits)
     }
 }

@@ -25,7 +25,7 @@ pub(crate) use tree::Tree;
 pub(crate) use wall::Wall;
 
 use crate::error::{Context, Result};
-use crate::linux::attributes::Root;
+use crate::linux::follow::Root;
 use crate::linux::identity::Identity;
 use crate::linux::jail::Jail;
 use crate::linux::message::{self, Outside};
@@ -132,5 +132,5 @@ fn roots(view: &View, private: &Private) -> Result<Vec<Root>> {
         let place = open(path, flags, Mode::empty()).map_err(io::Error::from);
         Ok((path.clone(), place.context(STEP, format_args!("open {path:?}"))?))
     });
-    places.chain(own).map(|place| place.map(|(path, place)| Root { path, place })).collect()
+    places.chain(own).map(|place| place.map(|(path, place)| Root { path, place: Some(place) })).collect()
 }
