@@ -68,7 +68,7 @@ mod unsupported;
 #[cfg(not(mechanism))]
 use unsupported as platform;
 
-use agentkit_protocol::{Choice, Event, Policy};
+use agentkit_protocol::{Choice, Ended, Event, Failure, Policy};
 use cli::{Command, Format};
 use report::Reporter;
 use std::ffi::OsString;
@@ -110,6 +110,18 @@ pub fn main() -> i32 {
     }
 }
 
+/// What came of a launch that did not fail.
+pub(crate) enum Outcome {
+    /// The command was executed.
+    Ended(Box<Ended>),
+    /// This signal asked for the end before it was, which is told like a failure.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "elsewhere signals wait for the command")
+    )]
+    Stopped(i32, Failure),
+}
+
 /// The launch as a list of steps.
 fn run(caller: cli::Caller) -> i32 {
     let (mut reporter, source) = match platform::sanitize(caller) {
@@ -121,7 +133,11 @@ fn run(caller: cli::Caller) -> i32 {
         .and_then(|input| Ok((validate::plan(input.policy)?, input.stdin)))
         .and_then(|(plan, stdin)| platform::launch(&plan, stdin, &mut reporter));
     match outcome {
-        Ok(ended) => reporter.send(&Event::Ended(ended)),
+        Ok(Outcome::Ended(ended)) => reporter.send(&Event::Ended(*ended)),
+        Ok(Outcome::Stopped(signal, failure)) => {
+            reporter.send(&Event::Failed(failure));
+            exit_code::SIGNAL.saturating_add(signal)
+        }
         Err(failure) => reporter.send(&Event::Failed(failure)),
     }
 }

@@ -1,11 +1,12 @@
 //! Systems without a mechanism: every question gets an honest no, and nothing runs.
 
+use crate::Outcome;
 use crate::cli::{Caller, PolicyFrom};
 use crate::error::{Result, failure};
 use crate::input::{Source, Stdin};
 use crate::report::Reporter;
 use crate::validate::Plan;
-use agentkit_protocol::{Capabilities, Choice, Ended, Failure, FailureKind, Probe};
+use agentkit_protocol::{Capabilities, Choice, Failure, FailureKind, Probe};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -55,7 +56,7 @@ impl ClientSocket {
     }
 }
 
-pub(crate) fn launch(_plan: &Plan, _stdin: Stdin, _reporter: &mut Reporter) -> Result<Ended> {
+pub(crate) fn launch(_plan: &Plan, _stdin: Stdin, _reporter: &mut Reporter) -> Result<Outcome> {
     Err(no_mechanism())
 }
 

@@ -6,7 +6,7 @@ use crate::jail::stage::{helper, unique};
 use crate::support::outside::Snapshot;
 use crate::support::{PATIENCE, Stop, eventually, processes, sometimes_within, user};
 use crate::tests;
-use agentkit_protocol::{Bytes, EndedBy, Policy};
+use agentkit_protocol::{Bytes, EndedBy, Event, Policy, Probe};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -24,6 +24,7 @@ tests![
     a_second_signal_does_not_wait,
     a_signal_without_a_meaning_ends_the_tree,
     two_signals_at_once_are_one_request,
+    a_signal_during_set_up_is_told_as_a_failure,
     a_helper_that_is_pid_1,
     an_orphan_that_dies_of_a_signal_without_a_name,
     sigkill_leaves_no_copier_of_input,
@@ -204,6 +205,42 @@ fn two_signals_at_once_are_one_request() -> Result<(), Stop> {
     tree.signal(Signal::SIGCONT)?;
     assert_eq!(tree.must_be_gone()?, Some(5));
     Ok(())
+}
+
+/// Of every mechanism that this host has. Where the command was executed all the same, it has also started.
+fn a_signal_during_set_up_is_told_as_a_failure() -> Result<(), Stop> {
+    let desk = Desk::anywhere()?;
+    let answer: Probe = serde_json::from_slice(&desk.call(&["--probe", "--json"], b"")?.stdout)?;
+    let works = answer.each.iter().filter(|(_, found)| found.failure.is_none());
+    for (mechanism, signal) in
+        works.flat_map(|(it, _)| [Signal::SIGTERM, Signal::SIGUSR1].map(|signal| (it, signal)))
+    {
+        let report = desk.path("outputs/report");
+        let mut helper = Command::new("sh")
+            .args(["-c", "exec \"$0\" --mechanism \"$1\" --report-fd 3 -- sleep 60 3>\"$2\""])
+            .args([helper().as_os_str(), mechanism.to_string().as_ref(), report.as_os_str()])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        // Before that one ends it before it can tell.
+        eventually("it blocks signals", PATIENCE, || blocks(helper.id(), signal))?;
+        send(helper.id(), signal)?;
+        assert_eq!(helper.wait()?.code(), Some(128 + signal as i32), "{mechanism}: {signal}");
+        let report = fs::read_to_string(&report)?;
+        let events: Vec<Event> = report.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        assert!(
+            matches!(&events[..], [Event::Failed(_)] | [Event::Started(_), Event::Ended(_)]),
+            "{mechanism}: {signal}: {report}"
+        );
+    }
+    Ok(())
+}
+
+fn blocks(pid: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)
 }
 
 fn is_stopped(pid: u32) -> bool {

@@ -1,6 +1,7 @@
 //! A jail, as the supervisor knows it.
 
 use super::asked::Topics;
+use super::message::Message;
 use super::sys;
 use crate::error::{Context, Result};
 use crate::validate::Plan;
@@ -11,6 +12,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const STEP: &str = "supervise";
+
+/// What init has said, with what came along.
+pub(crate) type Heard = Vec<(Message, Vec<OwnedFd>)>;
 
 /// One jail.
 pub(crate) struct Jail {
@@ -46,7 +50,7 @@ pub(crate) trait HeldBy {
     }
 
     /// Waits until nothing in it is alive any more but its init, who would be waited for otherwise.
-    fn wait_until_gone(&self, _: &Jail) -> Result<()> {
+    fn wait_until_gone(&self, _: &Jail, _heard: &mut Heard) -> Result<()> {
         Ok(())
     }
 
@@ -70,8 +74,8 @@ impl Jail {
     }
 
     /// See [`HeldBy::wait_until_gone`].
-    pub(crate) fn wait_until_gone(&self) -> Result<()> {
-        self.held_by.wait_until_gone(self)
+    pub(crate) fn wait_until_gone(&self, heard: &mut Heard) -> Result<()> {
+        self.held_by.wait_until_gone(self, heard)
     }
 
     /// See [`HeldBy::bury`].

@@ -18,9 +18,10 @@ use super::view::{Found, View};
 #[cfg(feature = "rlimits")]
 use super::without_namespaces;
 use super::workdir::WorkPath;
+use crate::Outcome;
 use crate::error::{Result, failure, of_each};
 use crate::validate::Plan;
-use agentkit_protocol::{Choice, Ended, Failure, FailureKind, Mechanism, PassedOver, Started};
+use agentkit_protocol::{Choice, Failure, FailureKind, Mechanism, PassedOver, Started};
 use nix::libc;
 use std::os::fd::OwnedFd;
 
@@ -48,7 +49,7 @@ pub(crate) fn run(
     command: Option<Command>,
     lifeline: Option<&OwnedFd>,
     mut on_start: impl FnMut(Started),
-) -> Result<Ended> {
+) -> Result<Outcome> {
     let mut choice = Candidates::of(plan.mechanism)?;
     descriptors::make_room(descriptors::of(choice.first)).map_err(with_hint)?;
     let prepared = task::prepare(plan, workdir, rules, program, command, |view, identity, guarded| {
@@ -65,7 +66,8 @@ pub(crate) fn run(
             supervise::run(&jail, &task, &mut entrance, lifeline, on_start)
         });
         match run {
-            Ok(ended) => return Ok(ended),
+            Ok(ended) => return Ok(Outcome::Ended(Box::new(ended))),
+            Err(Failed::Stopped(signal, failure)) => return Ok(Outcome::Stopped(signal, failure)),
             Err(Failed::BeforeStart(failure)) => choice.pass_over(failure)?,
             Err(Failed::Finally(failure)) => return Err(with_hint(failure)),
         }

@@ -91,12 +91,13 @@ pub(crate) use probe::{probe, probe_each};
 pub(crate) use sanitize::{close_all_but_streams_and, prepare_process};
 pub(crate) use sys::{adopt, started_with_privilege};
 
+use crate::Outcome;
 use crate::deadline;
 use crate::error::{Context, Result};
 use crate::input::Stdin;
 use crate::report::Reporter;
 use crate::validate::Plan;
-use agentkit_protocol::{Ended, Event};
+use agentkit_protocol::Event;
 use program::{Program, Surroundings};
 use pty::Terminal;
 use std::os::fd::AsFd;
@@ -104,7 +105,7 @@ use task::Command;
 use workdir::WorkPath;
 
 /// Runs the command of a plan; returns when it and everything it left behind is dead.
-pub(crate) fn launch(plan: &Plan, stdin: Stdin, reporter: &mut Reporter) -> Result<Ended> {
+pub(crate) fn launch(plan: &Plan, stdin: Stdin, reporter: &mut Reporter) -> Result<Outcome> {
     let workdir = WorkPath::find(plan)?;
     let rules = view::find_all(&plan.rules, &workdir)?;
     let around = Surroundings::of_this_process(&workdir, &rules, plan)?;

@@ -40,6 +40,8 @@ const SAME_REQUEST: Duration = Duration::from_millis(100);
 pub(crate) enum Failed {
     /// Nothing was executed in it, and nobody has asked for the end: another one may be tried.
     BeforeStart(Failure),
+    /// By this signal, before anything was known to be executed in it.
+    Stopped(i32, Failure),
     /// There is nothing more to try.
     Finally(Failure),
 }
@@ -134,7 +136,7 @@ impl<'a> Supervisor<'a> {
         if let Err(failure) = self.follow(lifeline, &mut on_start) {
             self.kill(Cause::Broke(failure));
         }
-        self.bury()
+        self.bury(&mut on_start)
     }
 
     /// Until the jail is dead or has to be.
@@ -194,8 +196,19 @@ impl<'a> Supervisor<'a> {
     /// Takes one message of init, if there is one.
     fn take_message(&mut self, on_start: &mut impl FnMut(Started)) -> Result<bool> {
         match message::receive(self.jail.messages.as_fd()).context(STEP, "receive from init")? {
-            None => return Ok(false),
-            Some((Message::Started { read_back }, descriptors)) => {
+            None => Ok(false),
+            Some((message, descriptors)) => self.take_in(message, descriptors, on_start).map(|()| true),
+        }
+    }
+
+    fn take_in(
+        &mut self,
+        message: Message,
+        descriptors: Vec<OwnedFd>,
+        on_start: &mut impl FnMut(Started),
+    ) -> Result<()> {
+        match message {
+            Message::Started { read_back } => {
                 let since = Instant::now();
                 let mut descriptors = descriptors.into_iter();
                 let mut handle = |what: &str| {
@@ -251,11 +264,11 @@ impl<'a> Supervisor<'a> {
                     self.kill(Cause::Ended(EndedBy::Caller));
                 }
             }
-            Some((Message::Asks, descriptors)) => {
+            Message::Asks => {
                 let topics = self.jail.held_by.topics(self.plan);
                 self.asked = descriptors.into_iter().next().map(|listener| Asked::new(listener, topics));
             }
-            Some((Message::Ended(end), _)) => {
+            Message::Ended(end) => {
                 let mut running = self.started.as_mut();
                 if let Some(running) = &mut running {
                     running.looks.saw_at_the_end(end.left);
@@ -264,17 +277,17 @@ impl<'a> Supervisor<'a> {
                 let out_of_memory = running.is_some_and(|running| running.looks.kernels_kills() > 0);
                 self.kill(Cause::Ended(if out_of_memory { EndedBy::Memory } else { end.by }));
             }
-            Some((Message::Gone, _)) => {}
+            Message::Gone => {}
             // Waited for before.
             #[cfg(feature = "bubblewrap")]
-            Some((Message::Ready, _)) => {}
-            Some((Message::NotStarted(_), _)) if self.is_called_off => {
+            Message::Ready => {}
+            Message::NotStarted(_) if self.is_called_off => {
                 self.kill(Cause::Ended(EndedBy::Caller));
             }
-            Some((Message::NotStarted(failure), _)) => self.kill(Cause::NotStarted(failure)),
-            Some((Message::Broke(failure), _)) => self.kill(Cause::Broke(failure)),
+            Message::NotStarted(failure) => self.kill(Cause::NotStarted(failure)),
+            Message::Broke(failure) => self.kill(Cause::Broke(failure)),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Nobody waits for the command any more. Before the start only init knows whether it runs already, so init is told not to
@@ -360,9 +373,10 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Waits until everything is dead, and sums up.
-    fn bury(mut self) -> std::result::Result<Ended, Failed> {
+    fn bury(mut self, on_start: &mut impl FnMut(Started)) -> std::result::Result<Ended, Failed> {
         let mut running = self.started.take();
-        let gone = self.jail.wait_until_gone();
+        let mut heard = Vec::new();
+        let gone = self.jail.wait_until_gone(&mut heard);
         if let Some(running) = &mut running {
             running.looks.end();
         }
@@ -374,10 +388,17 @@ impl<'a> Supervisor<'a> {
         if let Some(running) = &mut running {
             running.looks.look_at_what_is_left();
         }
+        // It was killed before all was heard that it said, and may have come further than is known.
+        if running.is_none() {
+            let _ = heard.into_iter().try_for_each(|(said, with)| self.take_in(said, with, on_start));
+            while self.take_message(on_start).unwrap_or(false) {}
+            running = self.started.take();
+        }
         // Before there was an init that could have passed it on.
         let unheard = self.stop_asked.filter(|_| running.is_none());
         let unheard = unheard.map(|(signal, _)| Cause::Ended(EndedBy::Stopped(signal)));
         let ended_by = match (self.cause.take().or(unheard), &running) {
+            (Some(Cause::Ended(EndedBy::Stopped(signal))), None) => return Err(self.stopped(signal)),
             (Some(Cause::Ended(ended_by)), _) => ended_by,
             (Some(Cause::NotStarted(failure)), _) if self.stop_asked.is_some() => {
                 return Err(Failed::Finally(failure));
@@ -425,17 +446,27 @@ impl<'a> Supervisor<'a> {
         self.asked.as_ref().and_then(|asked| asked.forks.as_ref())
     }
 
-    /// What the command has left is put aside all the same. Nothing is committed.
+    /// It is told like a failure, which is what a report without a start holds.
+    fn stopped(&self, signal: i32) -> Failed {
+        let message =
+            format!("signal {signal} asked for the end during set-up, and everything in the jail was killed");
+        Failed::Stopped(signal, self.with_what_was_left(failure(FailureKind::Host, STEP, message)))
+    }
+
+    /// Nobody can watch it any more.
     fn broke(&self, failure: Failure) -> Failed {
+        let message =
+            format!("{}; the command may have run, and everything in the jail was killed", failure.message);
+        Failed::Finally(self.with_what_was_left(Failure { message, ..failure }))
+    }
+
+    /// What the command has left is put aside all the same. Nothing is committed.
+    fn with_what_was_left(&self, failure: Failure) -> Failure {
         let Swept { quarantined, unchecked } = self.task.guards.sweep();
         let moved = quarantined.iter().map(|Quarantined { from, to }| format!("; {from:?} is now {to:?}"));
         let unchecked = unchecked.iter().map(|what| format!("; not looked at: {what}"));
         let left: String = moved.chain(unchecked).collect();
-        let message = format!(
-            "{}; the command may have run, and everything in the jail was killed{left}",
-            failure.message
-        );
-        Failed::Finally(Failure { message, ..failure })
+        Failure { message: failure.message + &left, ..failure }
     }
 
     fn attempts(&self, running: Option<&Running<'_>>) -> Vec<Attempt> {

@@ -28,13 +28,12 @@ pub(crate) use crate::sanitize::{client_reporter, sanitize};
 pub(crate) use sanitize::{close_all_but_streams_and, prepare_process};
 pub(crate) use sys::{adopt, started_with_privilege};
 
+use crate::Outcome;
 use crate::error::{Context, Result, failure};
 use crate::input::Stdin;
 use crate::report::Reporter;
 use crate::validate::{self, Plan};
-use agentkit_protocol::{
-    Bytes, Capabilities, Choice, Ended, FailureKind, GitNames, Mechanism, Net, Policy, Probe,
-};
+use agentkit_protocol::{Bytes, Capabilities, Choice, FailureKind, GitNames, Mechanism, Net, Policy, Probe};
 use child::{Command, Task};
 use events::Events;
 use keeper::Keeper;
@@ -53,7 +52,7 @@ use view::View;
 const STEP: &str = "seatbelt";
 
 /// Runs the command of a plan; returns when it and everything it left behind is dead.
-pub(crate) fn launch(plan: &Plan, stdin: Stdin, reporter: &mut Reporter) -> Result<Ended> {
+pub(crate) fn launch(plan: &Plan, stdin: Stdin, reporter: &mut Reporter) -> Result<Outcome> {
     refuse::what_cannot_be_had(plan)?;
     let mark = Mark::new()?;
     let private = Private::make(&plan.files)?;
@@ -67,7 +66,7 @@ pub(crate) fn launch(plan: &Plan, stdin: Stdin, reporter: &mut Reporter) -> Resu
     let task = jail.task(plan, &view, (Some(command), streams, &listener))?;
     let mut ended = supervise::run(&jail, plan, (task, relays), reporter)?;
     ended.unchecked.extend(jail.dissolve());
-    Ok(ended)
+    Ok(Outcome::Ended(Box::new(ended)))
 }
 
 /// The only mechanism there is.

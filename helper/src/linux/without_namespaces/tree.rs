@@ -7,7 +7,7 @@ use crate::error::{Context, Result};
 use crate::linux::asked::Topics;
 use crate::linux::attributes;
 use crate::linux::follow::Root;
-use crate::linux::jail::{HeldBy, Jail};
+use crate::linux::jail::{Heard, HeldBy, Jail};
 use crate::linux::message::{self, Message, Order};
 use crate::linux::{deadline, sys, usage};
 use crate::validate::Plan;
@@ -66,14 +66,14 @@ impl HeldBy for Tree {
     }
 
     /// Until init says that nobody is left, or is dead itself. It may also say that it could not come to that.
-    fn wait_until_gone(&self, jail: &Jail) -> Result<()> {
+    fn wait_until_gone(&self, jail: &Jail, heard: &mut Heard) -> Result<()> {
         let end = deadline::after(Instant::now(), LONGEST);
         // After an error it is dead, and after its end there is nothing more to hear.
         while wait(&jail.messages, end) {
             match message::receive::<Message>(jail.messages.as_fd()) {
                 Ok(Some((Message::Gone, _)) | None) | Err(_) => return Ok(()),
                 Ok(Some((Message::Broke(failure), _))) => return Err(failure),
-                Ok(Some(_)) => {}
+                Ok(Some(other)) => heard.push(other),
             }
         }
         drop(sys::signal_process(jail.pidfd.as_fd(), libc::SIGKILL));
