@@ -37,6 +37,7 @@ pub(crate) const TESTS: &[Named] = &[
     ("too_few_descriptors_leave_nothing", too_few_descriptors_leave_nothing),
     ("what_proc_does_not_show_is_not_claimed", what_proc_does_not_show_is_not_claimed),
     ("input_that_nobody_ends_holds_up_nothing", input_that_nobody_ends_holds_up_nothing),
+    ("a_copier_that_is_stopped_at_once_is_not_left", a_copier_that_is_stopped_at_once_is_not_left),
 ];
 
 /// Nothing else can be tested beside them.
@@ -338,6 +339,45 @@ fn input_that_nobody_ends_holds_up_nothing() -> Result<(), Stop> {
     Ok(())
 }
 
+/// Before it could ask the kernel to end it with the supervisor. It blocks more signals than that right afterwards, by which
+/// it is seen whether it was early enough.
+fn a_copier_that_is_stopped_at_once_is_not_left() -> Result<(), Stop> {
+    desk()?;
+    for _ in 0..200 {
+        let (_kept, theirs) = std::os::unix::net::UnixStream::pair()?;
+        let mut command = Command::new(helper());
+        command.args(["--mechanism", "landlock", "--", "true"]).stdin(std::os::fd::OwnedFd::from(theirs));
+        let mut launcher = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let children = format!("/proc/{0}/task/{0}/children", launcher.id());
+        let copier = loop {
+            let found = fs::read_to_string(&children).unwrap_or_default();
+            if let Some(pid) = found.split_whitespace().next().and_then(|pid| pid.parse().ok()) {
+                break nix::unistd::Pid::from_raw(pid);
+            }
+            if launcher.try_wait()?.is_some() {
+                return Err(Stop::Skip("nobody is told of children (CONFIG_PROC_CHILDREN)".into()));
+            }
+        };
+        // It may be gone.
+        let _ = nix::sys::signal::kill(copier, nix::sys::signal::Signal::SIGSTOP);
+        let state = || fs::read_to_string(format!("/proc/{copier}/status")).unwrap_or_default();
+        let before = state();
+        launcher.wait()?;
+        let is_left = state().contains("State:\tT");
+        if is_left {
+            nix::sys::signal::kill(copier, nix::sys::signal::Signal::SIGKILL)
+                .map_err(std::io::Error::from)?;
+        }
+        assert!(!is_left, "{copier} is left");
+        let blocked = before.lines().find_map(|line| line.strip_prefix("SigBlk:\t"));
+        let blocked = blocked.and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(u64::MAX);
+        if blocked >> (nix::libc::SIGSEGV - 1) & 1 == 0 {
+            return Ok(());
+        }
+    }
+    Err(Stop::Skip("it was never stopped early enough".into()))
+}
+
 /// In a chroot, and without CAP_SYS_ADMIN, no owner can be mapped. What does not need that works; the rest is refused with
 /// what to do, once.
 fn root_without_mounts_shows_what_others_may_read() -> Result<(), Stop> {
@@ -410,7 +450,7 @@ fn too_few_descriptors_leave_nothing() -> Result<(), Stop> {
     let desk = desk()?;
     fs::write(desk.path("policy"), json(&policy("echo ran"))?)?;
     let (mut refused, mut ran) = (0, 0);
-    for descriptors in (5..40).step_by(5).chain(36..46) {
+    for descriptors in (5..40).step_by(5).chain(42..52) {
         let mut launcher = Command::new("prlimit");
         launcher.arg(format!("--nofile={descriptors}")).arg("--").arg(helper());
         launcher.stdin(fs::File::open(desk.path("policy"))?).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -15,8 +15,8 @@ pub(super) fn of(mechanism: Mechanism) -> u64 {
     match mechanism {
         Mechanism::Namespaces => 24,
         Mechanism::Bubblewrap => 28,
-        // Private directories are on the host's disk, and kept open.
-        _ => 40,
+        // Private directories are on the host's disk, and kept open; and each copier has a pipe by which it is ended.
+        _ => 46,
     }
 }
 

@@ -14,6 +14,8 @@ use crate::copy::copy;
 use crate::error::{Context, Result};
 use crate::input::Stdin;
 use nix::errno::Errno;
+#[cfg(without_namespaces)]
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -158,6 +160,12 @@ impl Relays {
             .collect()
     }
 
+    /// See [`Copiers::arm`].
+    #[cfg(without_namespaces)]
+    pub(crate) fn arm(&mut self) -> Result<()> {
+        self.copiers.arm()
+    }
+
     /// Outside, once the jail exists: as long as we held these ends, the copiers would wait for us.
     pub(crate) fn let_go(&mut self) {
         self.stdin = None;
@@ -189,6 +197,34 @@ struct Copier {
     pidfd: OwnedFd,
     /// Where it says how much it threw away, if it may.
     cut: Option<OwnedFd>,
+    /// Ends it where signals do not reach it any more.
+    #[cfg(without_namespaces)]
+    trigger: Option<Trigger>,
+}
+
+/// A pipe of whose content the kernel tells a process by SIGKILL, with the rights of whoever made it, at that time.
+#[cfg(without_namespaces)]
+struct Trigger {
+    _reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+#[cfg(without_namespaces)]
+impl Trigger {
+    fn on(pid: libc::pid_t) -> Result<Self> {
+        let (reader, writer) = pipe()?;
+        sys::set_event_signal(reader.as_fd(), libc::SIGKILL).context(STEP, "fcntl F_SETSIG")?;
+        sys::set_owner(reader.as_fd(), pid).context(STEP, "fcntl F_SETOWN")?;
+        fcntl(&reader, FcntlArg::F_SETFL(OFlag::O_ASYNC))
+            .map_err(io::Error::from)
+            .context(STEP, "fcntl O_ASYNC")?;
+        Ok(Trigger { _reader: reader, writer })
+    }
+
+    fn pull(&self) {
+        // Somebody reads, and there is room for a byte.
+        let _ = nix::unistd::write(&self.writer, &[0]);
+    }
 }
 
 /// What became of the output.
@@ -216,6 +252,17 @@ impl Copiers {
         most: Option<u64>,
     ) -> Result<()> {
         self.output.push((Copier::start(from, to, most)?, name));
+        Ok(())
+    }
+
+    /// Before this process keeps its signals to the jail: it has to be able to end a copier that somebody has stopped, be that
+    /// before it could ask for its own end ([`copy_until_end`]). That way nobody waits for it to come so far.
+    #[cfg(without_namespaces)]
+    fn arm(&mut self) -> Result<()> {
+        let output = self.output.iter_mut().map(|(copier, _)| copier);
+        for copier in self.input.iter_mut().chain(output) {
+            copier.trigger = Some(Trigger::on(copier.pid)?);
+        }
         Ok(())
     }
 
@@ -256,18 +303,24 @@ impl Copier {
             }
             Forked::Parent { pid, .. } => {
                 let pidfd = sys::open_pidfd(pid).context(STEP, "pidfd_open")?;
-                Ok(Copier { pid, pidfd, cut })
+                Ok(Copier {
+                    pid,
+                    pidfd,
+                    cut,
+                    #[cfg(without_namespaces)]
+                    trigger: None,
+                })
             }
         }
     }
 
     /// Returns why it did not copy everything, if so, and how many bytes were more than may pass.
     fn end(self) -> (Option<String>, Option<u64>) {
-        let killed = sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL).is_ok();
-        let mut ended = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
-        if !killed && poll(&mut ended, PollTimeout::ZERO) == Ok(0) {
-            // Under landlock signals reach the jail alone. It still waits, and dies with this process.
-            return (Some(not_read()), None);
+        #[cfg_attr(not(without_namespaces), expect(unused, reason = "then every signal reaches it"))]
+        let killed = sys::signal_process(self.pidfd.as_fd(), libc::SIGKILL);
+        #[cfg(without_namespaces)]
+        if let (Err(_), Some(trigger)) = (killed, &self.trigger) {
+            trigger.pull();
         }
         let why = sys::wait_with_usage(self.pid).ok().and_then(|(status, _)| Self::why(status));
         let mut cut = [0; 8];

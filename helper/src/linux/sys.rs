@@ -719,6 +719,22 @@ pub(crate) fn set_terminal_size(terminal: BorrowedFd, size: &libc::winsize) -> i
         .map(drop)
 }
 
+/// `fcntl(F_SETOWN)`: who is told of what happens to an open file, by the rights that this process has now.
+#[cfg(without_namespaces)]
+pub(crate) fn set_owner(file: BorrowedFd, pid: libc::pid_t) -> io::Result<()> {
+    // SAFETY: it takes numbers.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETOWN, pid) }.into()).map(drop)
+}
+
+/// `fcntl(F_SETSIG)`: by which signal.
+#[cfg(without_namespaces)]
+pub(crate) fn set_event_signal(file: BorrowedFd, number: c_int) -> io::Result<()> {
+    /// Of asm-generic/fcntl.h; the same on every architecture.
+    const F_SETSIG: c_int = 10;
+    // SAFETY: it takes numbers.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, number) }.into()).map(drop)
+}
+
 /// `sigaction(2)` with `SIG_DFL`.
 pub(crate) fn reset_signal(number: c_int) -> io::Result<()> {
     set_action(number, libc::SIG_DFL)

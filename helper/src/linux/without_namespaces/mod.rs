@@ -105,6 +105,9 @@ pub(crate) fn enter(
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(io::Error::from)
         .context(STEP, "prctl PR_SET_CHILD_SUBREAPER")?;
+    if wall.version() >= KNOWS_SIGNALS {
+        entrance.relays.arm()?;
+    }
     end::keep_signals_inside(wall.version())?;
     let (ours, theirs) = message::channel()?;
     match sys::fork_with_pidfd().context(STEP, "fork")? {
