@@ -17,6 +17,7 @@ use std::process::{Command, Stdio};
 tests![
     work_goes_on_in_a_repository,
     a_run_that_writes_nothing_changes_nothing,
+    what_was_closed_before_stays_and_what_a_run_closes_does_not,
     new_repositories_are_put_aside_whole,
     the_place_for_them_cannot_be_taken,
     what_was_put_aside_stays_there,
@@ -116,6 +117,35 @@ fn a_run_that_writes_nothing_changes_nothing() -> Result<(), Stop> {
     }
     child.wait()?;
     assert!(listing(&desk)? == before, "{}", listing(&desk)?);
+    Ok(())
+}
+
+/// To look into it changes its mode for a moment, and thereby when it was last changed.
+fn what_was_closed_before_stays_and_what_a_run_closes_does_not() -> Result<(), Stop> {
+    let desk = desk()?;
+    host(
+        &desk,
+        "mkdir -p a .git/rebase-merge .git/sequencer; git init -q a/b; git init -q --bare c; rm -rf a/b/.git/hooks
+        echo x > .git/rebase-merge/x; mkdir a/b/.git/hooks shared; git -C c config core.hooksPath ../shared
+        chmod 0 shared c/hooks c a/b/.git/hooks a/b/.git .git/rebase-merge .git/sequencer; chmod 111 .git/hooks",
+    )?;
+    let run = jailed(&desk, "echo")?;
+    assert_eq!(quarantined(&desk, &run)?, []);
+    let modes =
+        "stat -c %a shared c .git/hooks .git/rebase-merge .git/sequencer a/b/.git; chmod 700 c a/b/.git
+        stat -c %a c/hooks a/b/.git/hooks; chmod 0 c";
+    assert_eq!(host(&desk, modes)?, "0\n0\n111\n0\n0\n0\n0\n0\n");
+
+    let run = jailed(
+        &desk,
+        "cd .git; chmod 700 rebase-merge; echo y > rebase-merge/x; chmod 0 rebase-merge
+        chmod 700 sequencer; chmod 0 sequencer; mkdir rebase-apply; echo x > rebase-apply/x; chmod 0 rebase-apply",
+    )?;
+    let mut from: Vec<_> = quarantined(&desk, &run)?.into_iter().map(|(from, _)| from).collect();
+    from.sort();
+    // So that the desk can be cleared.
+    host(&desk, "chmod -R u+rwx .")?;
+    assert_eq!(from, [".git/rebase-apply", ".git/rebase-merge", ".git/sequencer"]);
     Ok(())
 }
 

@@ -49,6 +49,7 @@ mod mount_table;
 #[cfg(feature = "namespaces")]
 mod namespaces;
 mod overlay;
+mod own_changes;
 #[cfg(with_namespaces)]
 mod own_files;
 mod owner_map;

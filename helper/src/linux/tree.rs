@@ -3,7 +3,7 @@
 //! No path is ever resolved, so neither links nor depth matter; the stack does not grow with the depth, and neither does
 //! the number of open descriptors. Nothing but directories is opened: a FIFO cannot hold anybody up.
 
-use super::{proc_files, sys};
+use super::{own_changes, proc_files, sys};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
 use nix::libc;
@@ -136,7 +136,7 @@ impl Level {
     fn give_mode_back(&self, entered: &OwnedFd) {
         if let Some(mode) = self.mode {
             // Removed meanwhile, it has no use for a mode.
-            let _ = fchmod(entered, mode);
+            let _ = set_mode(entered.as_fd(), mode, fchmod);
         }
     }
 }
@@ -183,7 +183,7 @@ impl Drop for Opened {
     fn drop(&mut self) {
         if let Some(mode) = self.mode {
             // Removed meanwhile, it has no use for a mode.
-            let _ = fchmod(&self.directory, mode);
+            let _ = set_mode(self.as_fd(), mode, fchmod);
         }
     }
 }
@@ -197,7 +197,8 @@ fn open_up(parent: BorrowedFd, name: &CStr) -> io::Result<(OwnedFd, FileId, Opti
     let stat = fstat(&directory)?;
     let mode = mode_of(&stat);
     // It can be listed, but nothing in it can be looked at. If it is not ours, that is how it is.
-    let opened = !mode.contains(Mode::S_IXUSR) && fchmod(&directory, mode | Mode::S_IRWXU).is_ok();
+    let opened =
+        !mode.contains(Mode::S_IXUSR) && set_mode(directory.as_fd(), mode | Mode::S_IRWXU, fchmod).is_ok();
     Ok((directory, FileId::of(&stat), closed.or(opened.then_some(mode))))
 }
 
@@ -207,14 +208,26 @@ fn open_closed(parent: BorrowedFd, name: &CStr) -> io::Result<(OwnedFd, Option<M
     let closed = openat(parent, name, flags, Mode::empty())?;
     let old = mode_of(&fstat(&closed)?);
     // If it is not ours, its mode is not what matters.
-    change_mode(closed.as_fd(), old | Mode::S_IRWXU).map_err(|_| Errno::EACCES)?;
+    set_mode(closed.as_fd(), old | Mode::S_IRWXU, change_mode).map_err(|_| Errno::EACCES)?;
     match open_directory(closed.as_fd(), c".") {
         Ok(directory) => Ok((directory, Some(old))),
         Err(error) => {
-            change_mode(closed.as_fd(), old)?;
+            set_mode(closed.as_fd(), old, change_mode)?;
             Err(error)
         }
     }
+}
+
+/// So that it is known for a change of this process's own.
+fn set_mode<'a>(
+    directory: BorrowedFd<'a>,
+    mode: Mode,
+    change: impl FnOnce(BorrowedFd<'a>, Mode) -> nix::Result<()>,
+) -> nix::Result<()> {
+    let before = fstat(directory)?;
+    change(directory, mode)?;
+    own_changes::note(&before, &fstat(directory)?);
+    Ok(())
 }
 
 /// What fchmod(2) does, also by a descriptor that was opened without any right (`O_PATH`), which that does not take.

@@ -17,12 +17,12 @@ mod put_aside;
 mod quarantine;
 mod settings;
 
+use super::own_changes::{Time, changed_by_others as changed};
 use super::resolve::replaced;
 use super::tree::{self, FileId};
 use super::view::{Entry, View};
 use crate::error::{Context, Hint, Result};
 use find::Known;
-use nix::libc;
 use nix::sys::stat::fstat;
 use nix::time::{ClockId, clock_gettime};
 use std::io;
@@ -40,9 +40,6 @@ const STEP: &str = "git names";
 #[cfg(any(feature = "bubblewrap", without_namespaces))]
 pub(crate) const HOW_TO_DO_WITHOUT: &str = "`git` can be `off` in the policy (--git off), for a repository whose hooks and settings you \
     look at before you use it; what an earlier run left in .agentkit-quarantine counts until you remove it";
-
-/// When an inode was last changed in any way: seconds and nanoseconds.
-type Time = (i64, i64);
 
 /// What is known of a writable host directory before the command starts.
 struct Guard {
@@ -132,8 +129,4 @@ fn open(path: &Path) -> Result<OwnedFd> {
         .map(OwnedFd::from)
         .context(STEP, format_args!("open {path:?}"))
         .hint("git's names can only be protected where the launcher can read; they can also be left unprotected (`git`)")
-}
-
-fn changed(stat: &libc::stat) -> Time {
-    (stat.st_ctime, stat.st_ctime_nsec)
 }
