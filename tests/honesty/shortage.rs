@@ -185,10 +185,10 @@ pub(crate) fn a_call_that_fails_for_lack_of_something() -> Result<(), Stop> {
     for outcome in failing.iter().filter(|outcome| !outcome.is_the_loaders()) {
         outcome.must_be_honest(&whole)?;
     }
-    // Timing decides whether the last of a name comes.
+    // Timing decides whether the last of a name comes, and what a launch has no need to ask for is not asked: some 80 are.
     let failed = failing.iter().filter(|outcome| outcome.failed).count();
     let refused = failing.iter().filter(|outcome| outcome.is_refused()).count();
-    assert!(failed > 80 && refused > 50, "{refused} of {failed} of {}", failing.len());
+    assert!(failed > 60 && refused > 50, "{refused} of {failed} of {}", failing.len());
     assert_eq!(before.added()?, Vec::<String>::new());
     Ok(())
 }
