@@ -35,7 +35,10 @@ fn a_file_size_limit_is_named() -> Result<(), Stop> {
     assert_eq!(in_shell.ended()?.ended_by, EndedBy::Exit(153), "{in_shell:?}");
     for run in [alone, in_shell] {
         let (ended, said) = (run.ended()?, text(&run.stderr));
-        assert!(said.contains("died of SIGXFSZ at a file size limit of 1048576 bytes (see --file-size)\n"), "{said}");
+        assert!(
+            said.contains("died of SIGXFSZ at a file size limit of 1048576 bytes (see --file-size)\n"),
+            "{said}"
+        );
         assert!(ended.limits_reached.iter().any(|reached| reached.limit == Limit::FileSize), "{ended:?}");
     }
     assert_eq!(desk.path("work/f").metadata()?.len(), 1 << 20);
