@@ -19,7 +19,7 @@ pub(crate) fn what_takes_namespaces(task: &Task, mechanism: Mechanism) -> Result
         return cannot("keep the changes to a work dir apart (overlay)");
     }
     if let WorkDir::ScratchAt(path) = &task.plan.workdir {
-        return cannot(&format!("put an empty directory at {path:?} (a scratch work dir)"));
+        return cannot(&format!("put an empty directory at {path:?} (tmpfs)"));
     }
     if !task.plan.watched_paths.is_empty() {
         return cannot("record attempts on paths (watch.paths)");
